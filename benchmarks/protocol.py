@@ -27,9 +27,9 @@ from torch_geometric.nn import GCNConv
 
 from sobgnn import SobolevOperators
 from sobgnn.paper import data as datafiles
-from sobgnn.paper.evaluate import DatasetRunner
+from sobgnn.paper.results import bootstrap
+from sobgnn.paper.run import DatasetRunner
 from sobgnn.paper.studies import BASES, OURS, Batch, Cell, Member
-from sobgnn.paper.summary import bootstrap
 
 SETTING: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 32, "layers": 2, "alpha": 3, "epsilon": 1.0,

@@ -59,7 +59,7 @@ def _cleaned_up() -> Iterator[None]:
 def _run(words: Sequence[str]) -> int:
     """Run a command; errors are raised, and SystemExit after --help."""
     if words[0] == "reproduce":  # it has a parser of its own
-        from sobgnn.paper.__main__ import run_command
+        from sobgnn.paper.command import run_command
 
         return run_command(words[1:] or ["--help"], "sobgnn reproduce")
     parser = Parser(_ABOUT, prog="sobgnn")

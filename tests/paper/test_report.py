@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap as oracle
 
-from sobgnn.paper.__main__ import main
-from sobgnn.paper.report import few_labels_markdown
-from sobgnn.paper.results import Record, append
-from sobgnn.paper.summary import Interval, bootstrap, summarize
-from sobgnn.paper.tables import published, shortfall
+from sobgnn.paper.report import few_labels_markdown, shortfall, write
+from sobgnn.paper.results import Interval, Record, append, bootstrap, published, summarize
 
 
 def line(stage: str, model: str, trial: int, seed: int, score: float, variant: str = "", **changes: object) -> Record:
@@ -101,7 +98,7 @@ def test_few_labels_come_in_order_and_the_best_stands_out() -> None:
 def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records: list[Record], tmp_path: Path) -> None:
     append(tmp_path / "lines" / "table1.jsonl", records)
     for out in ("one", "two"):
-        assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(tmp_path / out)]) == 0
+        write(tmp_path / "lines", tmp_path / out)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert names == ["table1.csv", "table1.md", "table1.png"]
     for name in names:
@@ -121,11 +118,6 @@ def test_a_cell_says_how_it_deviates_from_the_protocol(records: list[Record]) ->
     for steps in (20, 2000):
         others = [replace(record, most_epochs=steps, data="own graph") for record in records]
         assert shortfall(summarize(others)[0]) == f"2 trials, 4 seeds, {steps} steps, own graph"
-
-
-def test_a_report_without_lines_says_where_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--lines", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
-    assert "reproduce table1" in capsys.readouterr().err
 
 
 def test_the_papers_numbers_are_those_of_its_table() -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +11,11 @@ import torch
 
 from sobgnn._system.process import limit_threads
 from sobgnn.paper import run as running
-from sobgnn.paper.__main__ import main
+from sobgnn.paper.command import run_command
 from sobgnn.paper.data import Prepared
-from sobgnn.paper.evaluate import DatasetRunner
-from sobgnn.paper.results import Record, read
+from sobgnn.paper.report import write
+from sobgnn.paper.results import Record, append, read
+from sobgnn.paper.run import DatasetRunner
 from sobgnn.paper.studies import Cell, search_batches
 from sobgnn.paper.studies import test_batches as final_batches
 
@@ -28,40 +27,48 @@ def timeless(path: Path) -> list[Record]:
 
 
 def table(folder: Path, out: Path, *more: str, models: str = "S-SobGNN,SGC") -> int:
-    return main([*SMALL, "--models", models, "--data", str(folder), "--out", str(out), *more])
+    return run_command(
+        [*SMALL, "--models", models, "--data", str(folder), "--out", str(out), *more], "sobgnn reproduce"
+    )
 
 
-def test_killed_ten_times_and_restarted_the_lines_are_those_of_an_uninterrupted_run(
-    folder: Path, tmp_path: Path
+def test_interrupted_at_every_batch_and_restarted_the_lines_are_those_of_an_uninterrupted_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    worker = Path(__file__).with_name("worker.py")
-    arguments = [*SMALL, "--models", "S-SobGNN,GCN,SGC,SVM", "--data", str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(worker), str(whole), str(killed), "10", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=570, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 1  # some kills came before the end
-    lines = timeless(whole)
+    models = "S-SobGNN,GCN,SGC,SVM"
+    assert table(folder, tmp_path / "whole", models=models) == 0
+    lines, cut = timeless(tmp_path / "whole"), tmp_path / "cut"
     assert len(lines) == 4 * (2 * 2 + 2)
-    assert timeless(killed) == lines
+    batches = 0
+
+    def interrupt(path: Path, records: list[Record]) -> None:
+        """Let one batch pass; of the next, half its lines and half of one more are written."""
+        nonlocal batches
+        batches += 1
+        append(path, records if batches % 2 else records[: len(records) // 2])
+        if batches % 2 == 0:
+            with path.open("ab") as file:
+                file.write(b'{"study":"tab')
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "append", interrupt)
+        for _ in range(20):
+            try:
+                assert table(folder, cut, models=models) == 0
+            except KeyboardInterrupt:
+                continue
+            break
+    assert batches > 8
+    assert timeless(cut) == lines
+    before = (cut / "table1.jsonl").read_bytes()
+    assert table(folder, cut, models=models) == 0  # nothing is left to do
+    assert (cut / "table1.jsonl").read_bytes() == before
 
 
-def test_lines_that_were_lost_or_wait_for_time_come_as_in_one_run(folder: Path, tmp_path: Path) -> None:
-    assert table(folder, tmp_path / "one") == 0
-    lines = timeless(tmp_path / "one")
-    path = tmp_path / "two" / "table1.jsonl"
-    assert table(folder, path.parent, "--time-limit", "0") == 3
-    assert not path.exists()
-    path.parent.mkdir()
-    whole = (tmp_path / "one" / "table1.jsonl").read_text().splitlines(keepends=True)
-    path.write_text("".join(whole[1::2]) + whole[0][:40])
-    assert table(folder, path.parent) == 0
-    assert timeless(path.parent) == lines
-    before = path.read_bytes()
-    assert table(folder, path.parent) == 0  # nothing is left to do
-    assert path.read_bytes() == before
-    assert table(folder, path.parent, "--no-resume") == 2
+def test_no_batch_starts_after_the_time_limit(folder: Path, tmp_path: Path) -> None:
+    assert table(folder, tmp_path / "lines", "--time-limit", "0") == 3
+    assert not (tmp_path / "lines").exists()
 
 
 def test_two_shards_or_workers_in_one_folder_are_one_run(folder: Path, tmp_path: Path) -> None:
@@ -79,12 +86,12 @@ def test_two_shards_or_workers_in_one_folder_are_one_run(folder: Path, tmp_path:
 
 
 def test_a_worker_that_ends_is_one_line_and_nothing_is_lost(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(running, "fill", fill_and_end)
-        assert table(folder, tmp_path, "--workers", "2", models="SGC,MLP") == 2
-    assert "One of 2 workers ended" in capsys.readouterr().err
+        with pytest.raises(ChildProcessError, match="One of 2 workers ended"):
+            table(folder, tmp_path, "--workers", "2", models="SGC,MLP")
     some = timeless(tmp_path)
     assert some
     assert table(folder, tmp_path, models="SGC,MLP") == 0
@@ -137,15 +144,17 @@ def test_no_number_of_the_search_depends_on_test_labels(toy: Prepared, model: st
 def test_the_other_studies_run_and_are_reported(folder: Path, tmp_path: Path) -> None:
     common = ["--datasets", "toy", "--data", str(folder), "--out", str(tmp_path / "lines"), "--seeds", "2"]
     common += ["--epochs", "5", "--device", "cpu"]
-    few = ["few-labels", *common, "--trials", "1", "--labels", "5/class"]
-    assert main([*few, "--models", "S-SobGNN,LabelSpreading,SobolevClassifier"]) == 0
-    assert main(["ablations", *common, "--kinds", "self_branch,k,powers"]) == 0
-    assert main(["ablations", *common, "--model", "D-SobGNN", "--kinds", "hops"]) == 0
+    for study in (
+        ["few-labels", "--trials", "1", "--labels", "5/class", "--models", "S-SobGNN,LabelSpreading,SobolevClassifier"],
+        ["ablations", "--kinds", "self_branch,k,powers"],
+        ["ablations", "--model", "D-SobGNN", "--kinds", "hops"],
+    ):
+        assert run_command([*study, *common], "sobgnn reproduce") == 0
     lines = list(read(tmp_path / "lines"))
     assert len(lines) == 2 * (2 + 2) + 2 + (2 + 5 + 2) * 2 + 4 * 2
     size = {line.variant: line.measures.get("operator MB", 0.0) for line in lines}
     assert size["powers=matrix"] > 2 * size["powers=hadamard"] > 0
-    assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(tmp_path)]) == 0
+    write(tmp_path / "lines", tmp_path)
     assert "| LabelSpreading |" in (tmp_path / "few_labels.md").read_text()
     told = (tmp_path / "ablations.md").read_text()
     assert "| powers=matrix |" in told

@@ -1,31 +1,21 @@
-"""A folder of JSON lines -> tables and plots in another folder; trains nothing."""
+"""A folder of JSON lines -> tables, Markdown and CSV, and plots in another folder; trains nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 from sobgnn._system.files import write_text
 from sobgnn._system.packages import installed
 from sobgnn.paper import plots
-from sobgnn.paper.results import Record, read
-from sobgnn.paper.studies import ABLATIONS, DECOUPLED, FEW_LABELS, OURS
-from sobgnn.paper.summary import Summary, summarize
-from sobgnn.paper.tables import (
-    EPOCHS,
-    SEARCH_SEEDS,
-    SEEDS,
-    TRIALS,
-    datasets_of,
-    difference,
-    entry,
-    in_order,
-    markdown_table,
-    models_of,
-    published,
-    to_csv,
-)
+from sobgnn.paper.results import Record, Summary, datasets_of, in_order, models_of, published, read, summarize
+from sobgnn.paper.studies import ABLATIONS, DECOUPLED, FEW_LABELS, HEADS, OURS
 
+TRIALS, SEARCH_SEEDS, SEEDS, EPOCHS = 100, 5, 50, 500  # a cell with others says so
 STUDY_SEEDS, STUDY_TRIALS = 20, 10  # of the few labels and the ablations
 
 
@@ -55,21 +45,21 @@ def write(lines: Path, out: Path) -> list[Path]:
             continue
         name = study.replace("-", "_")
         text = markdown(own) + _how_made([record for record in records if record.study == study], own)
-        paths += [draw(own, out)] if draw is not None and installed("matplotlib") else []
+        paths += [draw(own, out / f"{name}.png")] if draw is not None and installed("matplotlib") else []
         paths += [write_text(out / f"{name}.md", "\n".join(text) + "\n"), write_text(out / f"{name}.csv", to_csv(own))]
     return paths
 
 
 def table1_markdown(cells: Sequence[Summary]) -> list[str]:
     """The paper's table with ours beside it, column by column."""
-    find = {(cell.model, cell.variant, cell.dataset): cell for cell in cells}
     datasets, models = datasets_of(cells), models_of(cells)
-
-    def beside(model: str, dataset: str) -> str:
-        paper = published(model, dataset)
+    plain = {(cell.model, cell.dataset): cell for cell in cells if cell.variant == ""}
+    headed = {(cell.model, cell.dataset): entry(cell) for cell in cells if cell.variant == HEADS["paper"]}
+    beside = {}
+    for place in product(models, datasets):
+        paper = published(*place)
         theirs = f"<br>*{paper[0]:.2f} ± {paper[1]:.2f}*" if paper else ""
-        return entry(find.get((model, "", dataset))) + theirs
-
+        beside[place] = (entry(plain[place]) if place in plain else "–") + theirs
     lines = [
         "# Table 1, measured",
         "",
@@ -81,22 +71,21 @@ def table1_markdown(cells: Sequence[Summary]) -> list[str]:
         "",
         "## Ours, plain logits, beside the paper's (in italics)",
         "",
-        *markdown_table(["", *datasets], [[model, *(beside(model, d) for d in datasets)] for model in models]),
+        *_grid(models, datasets, beside),
     ]
-    headed = [model for model in models if any((model, plots.HEAD, d) in find for d in datasets)]
     if headed:
-        rows = [[model, *(entry(find.get((model, plots.HEAD, d))) for d in datasets)] for model in headed]
         lines += [
             "## The paper's form (head=paper): ReLU and dropout on the logits; S-SobGNN: ReLU on its last filters",
             "",
-            *markdown_table(["", *datasets], rows),
+            *_grid(models_of([cell for cell in cells if cell.variant == HEADS["paper"]]), datasets, headed),
         ]
     if OURS in models:
-        own = {d: find.get((OURS, "", d)) for d in datasets}
-        others = [model for model in models if model != OURS]
-        rows = [[model, *(difference(own[d], find.get((model, "", d))) for d in datasets)] for model in others]
-        title = f"## {OURS} minus each, over the same seeds, with 95 % intervals"
-        lines += [title, "", *markdown_table(["", *datasets], rows)]
+        minus = {place: difference(plain.get((OURS, place[1])), cell) for place, cell in plain.items()}
+        lines += [
+            f"## {OURS} minus each, over the same seeds, with 95 % intervals",
+            "",
+            *_grid([model for model in models if model != OURS], datasets, minus),
+        ]
     return [*lines, f"The settings chosen are in table1.csv, and what {DECOUPLED} is above each.", ""]
 
 
@@ -113,16 +102,15 @@ def few_labels_markdown(cells: Sequence[Summary]) -> list[str]:
     ]
     for dataset in datasets_of(cells):
         own = [cell for cell in cells if cell.dataset == dataset]
-        labels, find = in_order((cell.labels for cell in own), FEW_LABELS), {(c.model, c.labels): c for c in own}
-        means = [(cell.labels, cell.accuracy.mean) for cell in own]
-        best = {label: max(mean for known, mean in means if known == label) for label in labels}
-        rows = []
-        for model in models_of(own):
-            row = [find.get((model, label)) for label in labels]
-            firsts = [c is not None and c.accuracy.mean == best[c.labels] for c in row]
-            told = [entry(c, STUDY_SEEDS, STUDY_TRIALS, best=first) for c, first in zip(row, firsts, strict=True)]
-            rows.append([model, *told])
-        lines += [f"## {dataset}", "", *markdown_table(["", *labels], rows)]
+        labels = in_order((cell.labels for cell in own), FEW_LABELS)
+        means = {(cell.model, cell.labels): cell.accuracy.mean for cell in own}
+        best = {label: max(mean for (_, known), mean in means.items() if known == label) for label in labels}
+        told = {
+            (model, label): entry(cell, STUDY_SEEDS, STUDY_TRIALS, best=means[model, label] == best[label])
+            for cell in own
+            for model, label in [(cell.model, cell.labels)]
+        }
+        lines += [f"## {dataset}", "", *_grid(models_of(own), labels, told)]
     return [*lines, f"few_labels.csv has the difference of {OURS} and each, over the same seeds.", ""]
 
 
@@ -140,11 +128,10 @@ def ablations_markdown(cells: Sequence[Summary]) -> list[str]:
     for model, kind in sorted(kinds, key=lambda each: each[0] != OURS):
         own = [cell for cell in cells if cell.model == model and cell.variant.partition("=")[0] == kind]
         datasets, known = datasets_of(own), ABLATIONS[model].get(kind, ())
-        find = {(cell.variant, cell.dataset): cell for cell in own}
         variants = in_order((cell.variant for cell in own), [f"{kind}={value}" for value in known])
-        rows = [[variant, *(entry(find.get((variant, d)), STUDY_SEEDS) for d in datasets)] for variant in variants]
+        told = {(cell.variant, cell.dataset): entry(cell, STUDY_SEEDS) for cell in own}
         title = kind if model == OURS else f"{model}: {kind}"
-        lines += [f"## {title}", "", *markdown_table(["", *datasets], rows)]
+        lines += [f"## {title}", "", *_grid(variants, datasets, told)]
         if kind == "powers":
             lines += _cost(own, datasets)
     return lines
@@ -157,7 +144,7 @@ def _cost(cells: Sequence[Summary], datasets: Sequence[str]) -> list[str]:
     for cell in sorted(cells, key=lambda cell: datasets.index(cell.dataset)):
         told = [f"{cell.measures[name]:,.1f}" if name in cell.measures else "–" for name in measures]
         rows.append([cell.dataset, cell.variant, *told, f"{cell.seconds / cell.trainings:.3f}"])
-    return markdown_table(["data set", "", *measures, "s of a training, as its share of the batch"], rows)
+    return _markdown(["data set", "", *measures, "s of a training, as its share of the batch"], rows)
 
 
 def _how_made(records: Sequence[Record], cells: Sequence[Summary]) -> list[str]:
@@ -171,7 +158,7 @@ def _how_made(records: Sequence[Record], cells: Sequence[Summary]) -> list[str]:
         minutes = sum(record.seconds for record in own) / 60
         rows.append([device, str(len(own)), f"{minutes:.1f}", "; ".join(versions)])
     # Lines record only their own process's time: shards that share a device each count theirs.
-    return [*lines, *markdown_table(["machine", "trainings", "process minutes", "software"], rows)[:-1]]
+    return [*lines, *_markdown(["machine", "trainings", "process minutes", "software"], rows)[:-1]]
 
 
 def commands(cells: Sequence[Summary]) -> list[str]:
@@ -183,7 +170,7 @@ def commands(cells: Sequence[Summary]) -> list[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for model in models_of(cells):
         for headed in (False, True):
-            own = [cell for cell in cells if cell.model == model and (cell.variant == plots.HEAD) == headed]
+            own = [cell for cell in cells if cell.model == model and (cell.variant == HEADS["paper"]) == headed]
             options = {_options(cell): (cell.trials, len(cell.accuracies)) for cell in own}
             for size in sorted(options, key=lambda each: options[each], reverse=True):
                 names = ",".join(datasets_of([cell for cell in own if _options(cell) == size]))
@@ -199,7 +186,71 @@ def _options(cell: Summary) -> str:
     return (
         (f" --trials {cell.trials}" if cell.trials else "")
         + f" --seeds {len(cell.accuracies)}"
-        + (" --heads paper" if cell.variant == plots.HEAD else "")
+        + (" --heads paper" if cell.variant == HEADS["paper"] else "")
         + (f" --epochs {cell.most_epochs}" if cell.most_epochs != EPOCHS else "")
         + (" --data FOLDER" if "features in" in cell.data else "")
     )
+
+
+def shortfall(cell: Summary, seeds: int = SEEDS, trials: int = TRIALS) -> str:
+    """How a cell deviates from the protocol, in words; empty if it does not."""
+    counts = [(len(cell.accuracies), seeds, "seed"), (cell.most_epochs, EPOCHS, "step")]
+    if cell.trial >= 0:
+        counts = [(cell.trials, trials, "trial"), (cell.search_seeds, SEARCH_SEEDS, "search seed"), *counts]
+    parts = [f"{count} {what}{'s' * (count != 1)}" for count, usual, what in counts if count != usual]
+    parts += ["search went on"] * cell.overtaken + [cell.data] * bool(cell.data)
+    return ", ".join(parts)
+
+
+def entry(cell: Summary, seeds: int = SEEDS, trials: int = TRIALS, *, best: bool = False) -> str:
+    """A readable cell: mean ± margin, bold if it is the best, and how it deviates from the protocol in parentheses."""
+    interval, short, bold = cell.accuracy, shortfall(cell, seeds, trials), "**" * best
+    return f"{bold}{interval.mean:.2f} ± {interval.margin:.2f}{bold}" + (f" ({short})" if short else "")
+
+
+def difference(ours: Summary | None, other: Summary) -> str:
+    """Ours minus another over their common seeds: mean and interval in points."""
+    found = ours.minus(other) if ours is not None else None
+    if found is None:
+        return "–"
+    (mean, low, high), count = found
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]" + (f" ({count} seeds)" if count < SEEDS else "")
+
+
+def _grid(rows: Iterable[str], columns: Sequence[str], told: Mapping[tuple[str, str], str]) -> list[str]:
+    """A Markdown table of what is told of each row and column."""
+    return _markdown(["", *columns], [[row, *(told.get((row, column), "–") for column in columns)] for row in rows])
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table, and an empty one."""
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return [lines[0], "|" + "---|" * len(head), *lines[1:], ""]
+
+
+def to_csv(cells: Sequence[Summary]) -> str:
+    """One line for each cell, with everything that is in the Markdown tables, and what each of ours is above it."""
+    out = io.StringIO()
+    head = [
+        "study", "dataset", "labels", "model", "variant", "mean", "low", "high", "margin", "seeds", "trials",
+        "search_seeds", "paper_mean", "paper_margin", "ours_minus_mean", "ours_minus_low", "ours_minus_high",
+        "decoupled_minus_mean", "decoupled_minus_low", "decoupled_minus_high", "validation", "trial", "setting",
+        "trainings", "seconds",
+    ]  # fmt: skip
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    plain = {(c.model, c.study, c.dataset, c.labels): c for c in cells if c.variant == ""}
+    for cell in cells:
+        interval, gaps = cell.accuracy, []
+        for model in (OURS, DECOUPLED):
+            reference = plain.get((model, cell.study, cell.dataset, cell.labels))
+            paired = reference.minus(cell) if reference is not None else None
+            gaps += [f"{x:.4f}" for x in paired[0]] if paired else [""] * 3
+        paper = (published(cell.model, cell.dataset) if cell.study == "table1" else None) or ("", "")
+        writer.writerow(
+            [cell.study, cell.dataset, cell.labels, cell.model, cell.variant]
+            + [f"{x:.4f}" for x in (*interval, interval.margin)]
+            + [len(cell.accuracies), cell.trials, cell.search_seeds, *paper, *gaps, f"{100 * cell.validation:.4f}"]
+            + [cell.trial, json.dumps(cell.setting), cell.trainings, f"{cell.seconds:.2f}"]
+        )
+    return out.getvalue()

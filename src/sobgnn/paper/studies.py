@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sobgnn.paper.data import K
-from sobgnn.paper.models import find_model
-from sobgnn.paper.models.contract import draw_settings
-from sobgnn.paper.results import Key
+from sobgnn.paper.models import MODELS
+from sobgnn.paper.models.contract import Network, Predictor, draw_settings
+from sobgnn.paper.results import CellKey, Key
 
 SEARCH_SEEDS = 5
 FIRST_TEST_SEED = 1000  # the final seeds differ from those of the search
@@ -20,6 +20,7 @@ EXTRA_DATASETS = ("cancer-binary", "20news-stripped")
 OURS, DECOUPLED = "S-SobGNN", "D-SobGNN"
 ATTENTION = ("GAT", "SuperGAT", "Transformer")
 TABLE1_MODELS = (OURS, DECOUPLED, "GCN", "SIGN", "SGC", "Cheby", "MLP", "ClusterGCN", *ATTENTION)
+HEADS = {"plain": "", "paper": "head=paper"}  # and the variants that they are
 FEW_MODELS = (
     "S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", "PoissonMBO",
     "SobolevClassifier",
@@ -42,7 +43,7 @@ ABLATIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "combine": ("linear", "concat"),
         "k": (5, 10, 20, 30, 50),
         "powers": ("hadamard", "matrix"),
-        "head": ("plain", "paper"),
+        "head": tuple(HEADS),
     },
     DECOUPLED: {
         "alpha": (1, 2, 3, 6),
@@ -79,16 +80,16 @@ class Cell:
     final: int = 50
     k: int = K
 
-    def __post_init__(self) -> None:
-        for option, count in (("trials", self.trials), ("seeds", self.final)):
-            if count < 1:
-                raise ValueError(f"--{option} must be at least 1, but got {count}.")
-
     @property
     def name(self) -> str:
         """Readable name."""
         extras = [part for part in (self.variant, "" if self.labels == "10%" else self.labels) if part]
         return f"{self.model}{' (' + ', '.join(extras) + ')' if extras else ''} on {self.dataset}"
+
+    @property
+    def id(self) -> CellKey:
+        """What the records of its trainings have in common."""
+        return CellKey(self.study, self.dataset, self.labels, self.model, self.variant)
 
     @property
     def search_seeds(self) -> range:
@@ -103,19 +104,16 @@ class Cell:
     @property
     def size(self) -> int:
         """Number of trainings."""
-        return (self.trials * len(self.search_seeds) if self.setting is None else 0) + self.final
+        return len(self.settings()) * len(self.search_seeds) + self.final
 
     def settings(self) -> list[dict[str, Any]]:
-        """The settings to search, in the order of their published numbers."""
+        """The settings to search, in the order of their published numbers; none if its setting is given."""
+        if self.setting is not None:
+            return []
         return [{**drawn, **self.override} for drawn in draw_settings(find_model(self.model).space, self.trials)]
 
-    def key(self, stage: str, trial: int, seed: int) -> Key:
-        """The key of a training's record."""
-        return self.study, stage, self.dataset, self.labels, self.model, self.variant, trial, seed
 
-
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One training of a batch."""
 
     trial: int
@@ -134,14 +132,21 @@ class Batch:
     @property
     def keys(self) -> list[Key]:
         """The keys of its records."""
-        return [self.cell.key(self.stage, member.trial, member.seed) for member in self.members]
+        return [(self.cell.id, self.stage, member.trial, member.seed) for member in self.members]
+
+
+def find_model(name: str) -> Network | Predictor:
+    """The model of this name; an unknown one is an error that lists them."""
+    if name not in MODELS:
+        raise ValueError(f"There is no model {name!r}. The models are: {', '.join(MODELS)}.")
+    return MODELS[name]
 
 
 def search_batches(cell: Cell, num_nodes: int) -> list[Batch]:
     """All batches of a cell's search: settings of one shape together, all seeds of a setting together."""
     model, seeds = find_model(cell.model), cell.search_seeds
     groups: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
-    for trial, setting in enumerate(cell.settings() if cell.setting is None else ()):
+    for trial, setting in enumerate(cell.settings()):
         groups.setdefault(model.shape(trial, setting), []).append((trial, setting))
     batches = []
     for group in groups.values():
@@ -159,11 +164,9 @@ def test_batches(cell: Cell, trial: int, setting: dict[str, Any], num_nodes: int
     return [Batch(cell, "test", tuple(Member(trial, setting, seed) for seed in part)) for part in parts]
 
 
-def shard(cells: Sequence[Cell], index: int, count: int) -> list[Cell]:
-    """Part ``index`` of ``count``, counted from 1: whole cells, so that parts are independent."""
-    if not 1 <= index <= count:
-        raise ValueError(f"A shard i/n must have 1 <= i <= n, but got {index}/{count}.")
-    return list(cells[index - 1 :: count])
+def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def table1(
@@ -175,18 +178,17 @@ def table1(
 ) -> list[Cell]:
     """The paper's table: each model on each data set, with plain logits or the ``"paper"`` head or both."""
     for head in heads:
-        if head not in ("plain", "paper"):
+        if head not in HEADS:
             raise ValueError(f'`heads` must be "plain" or "paper", but got {head!r}.')
     return [
-        Cell(
+        _searched(
             "table1",
             dataset,
             model,
-            variant="" if head == "plain" else "head=paper",
-            override={} if head == "plain" else {"head": "paper"},
-            setting=None if find_model(model).space else {},
-            trials=trials,
-            final=seeds,
+            trials,
+            seeds,
+            variant=HEADS[head],
+            override={} if head == "plain" else {"head": head},
         )
         for model in models
         for head in heads
@@ -206,21 +208,19 @@ def few_labels(
     for count in labels:
         if not re.fullmatch(r"10%|[1-9]\d*/class", count):
             raise ValueError(f"--labels must be like 5/class or 10%, but got {count!r}.")
+    own = {OURS: {"combine": "linear"}}
     return [
-        Cell(
-            "few-labels",
-            dataset,
-            model,
-            labels=count,
-            override={"combine": "linear"} if model == OURS else {},
-            setting=None if find_model(model).space else {},
-            trials=trials,
-            final=seeds,
-        )
+        _searched("few-labels", dataset, model, trials, seeds, labels=count, override=own.get(model, {}))
         for dataset in datasets
         for model in models
         for count in labels
     ]
+
+
+def _searched(study: str, dataset: str, model: str, trials: int, seeds: int, **others: Any) -> Cell:
+    """A cell with a search, if its model has something to search."""
+    setting: dict[str, Any] | None = None if find_model(model).space else {}
+    return Cell(study, dataset, model, setting=setting, trials=trials, final=seeds, **others)
 
 
 def ablations(
@@ -255,8 +255,3 @@ def ablations(
         for kind in kinds
         for value in known[kind]
     ]
-
-
-def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

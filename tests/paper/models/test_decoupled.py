@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sobgnn import Graph, SobolevOperators
 from sobgnn.paper.models import MODELS
+from sobgnn.paper.models.contract import Source
 from sobgnn.paper.models.decoupled import DSobGNN, block_orders, sobolev_blocks
-from sobgnn.paper.models.source import Source
 from tests.paper.conftest import F, N
 
 C = 3
@@ -34,23 +34,23 @@ def test_blocks_are_the_features_and_powers_of_each_order_applied_to_them(graph:
 @pytest.mark.parametrize("norm", ["none", "layer"])
 def test_logits_are_the_gated_mean_of_a_small_mlp_for_each_block(norm: str) -> None:
     torch.manual_seed(0)
-    net = DSobGNN(F, 8, C, blocks=3, dropout=0.5, norm=norm, drop_input=True).eval()
+    net = DSobGNN(F, C, 3, {**SETTING, "norm": norm, "drop_input": True}).eval()
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter)
     blocks = torch.randn(N, 3, F)
     share = torch.exp(net.gate) / torch.exp(net.gate).sum()
     want = torch.zeros(N, C)
     for b in range(3):
-        h = blocks[:, b] @ net.weight[b] + net.bias[b]
+        h = blocks[:, b] @ net.hidden.weight[b] + net.hidden.bias[b]
         if norm == "layer":
             h = (h - h.mean(dim=1, keepdim=True)) / (h.var(dim=1, keepdim=True, unbiased=False) + 1e-5).sqrt()
-        want += share[b] * (h.clamp_min(0) @ net.head[b] + net.head_bias[b])
+        want += share[b] * (h.clamp_min(0) @ net.head.weight[b] + net.head.bias[b])
     torch.testing.assert_close(net(blocks), want, rtol=1e-5, atol=1e-5)
 
 
 def test_without_hops_it_reads_the_features_alone(graph: Graph, x: Tensor) -> None:
     setting = {**SETTING, "hops": 0, "smooth": 0.0}
-    (blocks,) = MODELS["D-SobGNN"].inputs(Source(graph, x), setting, None).args
+    (blocks,) = MODELS["D-SobGNN"].inputs(Source(graph, x), setting, None).values()
     assert torch.equal(blocks, x.unsqueeze(1))
     assert MODELS["D-SobGNN"].build(F, C, setting)(blocks).shape == (N, C)
 
@@ -62,21 +62,21 @@ def test_predictions_are_mixed_with_the_neighbors_in_evaluation_alone(
     torch.manual_seed(0)
     net = MODELS["D-SobGNN"].build(F, C, SETTING)
     call = MODELS["D-SobGNN"].inputs(Source(graph, x), SETTING, rows)
-    every = net(call.args[1])  # logits of all points
+    every = net(call["every"])  # logits of all points
     own = every if rows is None else every[rows]
-    torch.testing.assert_close(net.train()(*call.args), own, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(net.train()(**call), own, rtol=1e-5, atol=1e-5)
 
     S = torch.from_numpy(SobolevOperators(graph, 1, 0.0).matrix(1).toarray()).float()
     known = every.softmax(dim=1)
     want = 0.75 * known + 0.25 * S @ known
     want = want if rows is None else want[rows]
-    torch.testing.assert_close(net.eval()(*call.args).exp(), want, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(net.eval()(**call).exp(), want, rtol=1e-5, atol=1e-6)
 
 
 def test_input_entries_are_dropped_in_training_alone_at_half_the_rate() -> None:
     torch.manual_seed(0)
-    net = DSobGNN(1, 4, C, blocks=1, dropout=0.6, drop_input=True)
-    torch.nn.init.ones_(net.weight)
+    net = DSobGNN(1, C, 1, {**SETTING, "dropout": 0.6, "norm": "none", "drop_input": True})
+    torch.nn.init.ones_(net.hidden.weight)
     seen = []
     net.dropout.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     net(torch.ones(20_000, 1, 1))

@@ -11,9 +11,8 @@ from torch_geometric.transforms import SIGN
 
 from sobgnn import Graph
 from sobgnn.paper.models import MODELS
-from sobgnn.paper.models.contract import Choice, Network, Uniform, draw_settings
+from sobgnn.paper.models.contract import Network, Source, choice, draw_settings, uniform
 from sobgnn.paper.models.sobolev import MatrixPowers
-from sobgnn.paper.models.source import Source
 from tests.paper.conftest import F, N
 
 NETWORKS = [name for name, model in MODELS.items() if isinstance(model, Network)]
@@ -64,7 +63,7 @@ def test_fixed_filters_are_pygs_layers_of_the_same_weights(
         h = conv(h, edge_index) if model == "ClusterGCN" else conv(h, edge_index, edge_weight)
         h = h.relu() if i < 2 else h
     call = MODELS[model].inputs(source, setting, rows)
-    torch.testing.assert_close(net(*call.args, **call.keywords), h if rows is None else h[rows], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(net(**call), h if rows is None else h[rows], rtol=1e-5, atol=1e-5)
 
 
 def test_sgc_is_pygs_layer_of_the_same_weights(source: Source) -> None:
@@ -72,7 +71,7 @@ def test_sgc_is_pygs_layer_of_the_same_weights(source: Source) -> None:
     conv = pyg.SGConv(F, C, K=3)
     conv.lin.weight.data.copy_(net.layers[0].weight[0].T)
     nn.init.zeros_(conv.lin.bias)
-    (features,) = MODELS["SGC"].inputs(source, SETTING, None).args
+    (features,) = MODELS["SGC"].inputs(source, SETTING, None).values()
     torch.testing.assert_close(net(features), conv(source.X, *source.graph.edges()), rtol=1e-5, atol=1e-5)
 
 
@@ -80,7 +79,7 @@ def test_sgc_is_pygs_layer_of_the_same_weights(source: Source) -> None:
 def test_sign_reads_pygs_powers_of_the_normalized_adjacency(source: Source) -> None:
     edge_index, edge_weight = source.graph.edges()
     data = SIGN(2)(Data(x=source.X, edge_index=edge_index, edge_weight=edge_weight))
-    (hops,) = MODELS["SIGN"].inputs(source, SETTING, None).args
+    (hops,) = MODELS["SIGN"].inputs(source, SETTING, None).values()
     torch.testing.assert_close(hops, torch.stack([data.x, data.x1, data.x2], dim=1), rtol=1e-5, atol=1e-5)
 
 
@@ -88,9 +87,9 @@ def test_sign_reads_pygs_powers_of_the_normalized_adjacency(source: Source) -> N
 def test_logits_at_some_rows_are_those_of_all_nodes_there(source: Source, model: str, powers: str) -> None:
     net, setting = MODELS[model].build(F, C, SETTING).eval(), {**SETTING, "powers": powers}
     full, some = (MODELS[model].inputs(source, setting, at) for at in (None, ROWS))
-    expected = net(*full.args, **full.keywords)
+    expected = net(**full)
     assert expected.shape == (N, C)
-    torch.testing.assert_close(net(*some.args, **some.keywords), expected[ROWS], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(net(**some), expected[ROWS], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", ["GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer"])
@@ -98,10 +97,10 @@ def test_the_papers_head_is_relu_and_dropout_on_the_logits(source: Source, model
     torch.manual_seed(0)
     plain = MODELS[model].build(F, C, SETTING)
     headed = MODELS[model].build(F, C, {**SETTING, "head": "paper"})
-    headed.model.load_state_dict(plain.state_dict())
+    headed.load_state_dict(plain.state_dict())
     call = MODELS[model].inputs(source, SETTING, None)
-    torch.testing.assert_close(headed.eval()(*call.args), plain.eval()(*call.args).relu())
-    assert (headed.train()(*call.args) == 0).float().mean() > (plain.eval()(*call.args) <= 0).float().mean()
+    torch.testing.assert_close(headed.eval()(**call), plain.eval()(**call).relu())
+    assert (headed.train()(**call) == 0).float().mean() > (plain.eval()(**call) <= 0).float().mean()
 
 
 def test_the_papers_head_of_s_sobgnn_is_relu_on_the_filters_of_its_last_layer(source: Source) -> None:
@@ -111,7 +110,7 @@ def test_the_papers_head_of_s_sobgnn_is_relu_on_the_filters_of_its_last_layer(so
 
 
 def test_a_setting_depends_on_its_trial_and_names_alone() -> None:
-    space = {"lr": Uniform(0.005, 0.02), "layers": Choice((2, 3, 4, 5))}
+    space = {"lr": uniform(0.005, 0.02), "layers": choice(2, 3, 4, 5)}
     many = draw_settings(space, 50)
     assert many[:7] == draw_settings(space, 7)
     assert [s["lr"] for s in many] == [s["lr"] for s in draw_settings({"lr": space["lr"]}, 50)]
@@ -121,7 +120,7 @@ def test_a_setting_depends_on_its_trial_and_names_alone() -> None:
 
 @pytest.mark.parametrize("rows", [None, ROWS], ids=["all nodes", "some rows"])
 def test_matrix_powers_are_those_of_the_dense_definition(source: Source, rows: Tensor | None) -> None:
-    powers = MatrixPowers(source.graph, alpha=3, epsilon=0.7, index=rows)
+    powers = MatrixPowers(source, alpha=3, epsilon=0.7, index=rows)
     shifted = torch.from_numpy(source.graph.to_scipy().toarray()).double() + 0.7 * torch.eye(N).double()
     expected = []
     for rho in (1, 2, 3):

@@ -1,18 +1,18 @@
-"""The models of the paper's table and others for comparison: one file each, one line here.
+"""The models of the paper's table and others for comparison: a file each or a few alike, one line here.
 
 A network is a :class:`~sobgnn.paper.models.contract.Network`, any other model a
 :class:`~sobgnn.paper.models.contract.Predictor`; the order is that of the tables.
 """
 
-from sobgnn.paper.models import attention, decoupled, filters, harmonic, mlp, predictors, sobolev
+from sobgnn.paper.models import attention, decoupled, filters, predictors, sobolev
 from sobgnn.paper.models.contract import Network, Predictor
 
 MODELS: dict[str, Network | Predictor] = {
     "Cheby": filters.CHEBY,
     "GCN": filters.GCN,
     "GAT": attention.GAT,
-    "SIGN": mlp.INCEPTION,
-    "SGC": mlp.SGC,
+    "SIGN": filters.SIGN,
+    "SGC": filters.SGC,
     "ClusterGCN": filters.CLUSTER_GCN,
     "SuperGAT": attention.SUPERGAT,
     "SuperGAT+links": attention.SUPERGAT_LINKS,
@@ -20,21 +20,14 @@ MODELS: dict[str, Network | Predictor] = {
     "S-SobGNN": sobolev.SOBOLEV,
     "S-SobGNN+self": sobolev.SOBOLEV_SELF,
     "D-SobGNN": decoupled.DECOUPLED,
-    "MLP": mlp.PERCEPTRON,
+    "MLP": filters.MLP,
     "LogReg": predictors.LOGISTIC,
     "SVM": predictors.SVM,
     "LabelSpreading": predictors.SPREADING,
-    "Laplace": harmonic.LAPLACE,
-    "ShiftedLaplace": harmonic.SHIFTED_LAPLACE,
-    "Poisson": harmonic.POISSON,
-    "PoissonMBO": harmonic.POISSON_MBO,
-    "PoissonMBO+sizes": harmonic.POISSON_MBO_SIZES,
+    "Laplace": predictors.LAPLACE,
+    "ShiftedLaplace": predictors.SHIFTED_LAPLACE,
+    "Poisson": predictors.POISSON,
+    "PoissonMBO": predictors.POISSON_MBO,
+    "PoissonMBO+sizes": predictors.POISSON_MBO_SIZES,
     "SobolevClassifier": predictors.ESTIMATOR,
 }
-
-
-def find_model(name: str) -> Network | Predictor:
-    """The model of this name; an unknown one is an error that lists them."""
-    if name not in MODELS:
-        raise ValueError(f"There is no model {name!r}. The models are: {', '.join(MODELS)}.")
-    return MODELS[name]

@@ -1,22 +1,28 @@
-"""What a model of the table is: a network that is trained, or a predictor that is given points and some labels."""
+"""What a model of the table is, a network that is trained or a predictor that is given some labels; what both read."""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
-from sobgnn.paper.models.source import Source
+from sobgnn import propagation
+from sobgnn.graphs.graph import Graph
+from sobgnn.operators import SobolevOperators
+from sobgnn.propagation import SobolevCSR
 
 Value = int | float | str | bool
 Setting = Mapping[str, Value]
 Labels = npt.NDArray[np.int64]
+Kind = Literal["gcn", "adjacency", "chebyshev", "cluster"]
 
 # Every published setting follows from this number, the trial's number and the parameter's name.
 _SEED = 20221
@@ -25,40 +31,29 @@ _SEED = 20221
 _BATCH_FLOATS = 1_500_000_000
 
 
-@dataclass(frozen=True)
-class Uniform:
-    """Uniform on [low, high], or log-uniform if ``log``."""
+Axis = Callable[[float], Value]  # u of [0, 1) -> a parameter's value
+Space = Mapping[str, Axis]
 
-    low: float
-    high: float
-    log: bool = False
 
-    def draw(self, u: float) -> Value:
-        """The value at ``u`` of [0, 1), to 6 significant digits."""
-        if self.log:
-            value = math.exp(math.log(self.low) + u * math.log(self.high / self.low))
-        else:
-            value = self.low + u * (self.high - self.low)
+def uniform(low: float, high: float, *, log: bool = False) -> Axis:
+    """uniform on [low, high], or log-uniform; to 6 significant digits."""
+
+    def draw(u: float) -> Value:
+        value = math.exp(math.log(low) + u * math.log(high / low)) if log else low + u * (high - low)
         return float(f"{value:.6g}")
 
+    return draw
 
-@dataclass(frozen=True)
-class Choice:
+
+def choice(*values: Value) -> Axis:
     """One of several values, all equally likely."""
+    return lambda u: values[int(u * len(values))]
 
-    values: Sequence[Value]
-
-    def draw(self, u: float) -> Value:
-        """The value at ``u`` of [0, 1)."""
-        return self.values[int(u * len(self.values))]
-
-
-Space = Mapping[str, Uniform | Choice]
 
 # What the search spaces of networks share: those of the authors' later code.
-COMMON: Space = {"lr": Uniform(0.005, 0.02), "weight_decay": Uniform(1e-4, 1e-3), "dropout": Uniform(0.3, 0.7)}
-HIDDEN = Choice((16, 32, 64))
-DEEP: Space = {**COMMON, "hidden": HIDDEN, "layers": Choice((2, 3, 4, 5))}
+COMMON: Space = {"lr": uniform(0.005, 0.02), "weight_decay": uniform(1e-4, 1e-3), "dropout": uniform(0.3, 0.7)}
+HIDDEN = choice(16, 32, 64)
+DEEP: Space = {**COMMON, "hidden": HIDDEN, "layers": choice(2, 3, 4, 5)}
 
 
 def draw_settings(space: Space, trials: int) -> list[dict[str, Value]]:
@@ -68,18 +63,82 @@ def draw_settings(space: Space, trials: int) -> list[dict[str, Value]]:
     tried at the same values of it, and fewer trials are a prefix of more.
     """
     return [
-        {name: axis.draw(np.random.default_rng([_SEED, trial, zlib.crc32(name.encode())]).random())
-         for name, axis in space.items()}
+        {name: draw(np.random.default_rng([_SEED, trial, zlib.crc32(name.encode())]).random())
+         for name, draw in space.items()}
         for trial in range(trials)
     ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Call:
-    """Arguments of a model's forward."""
+class Operator:
+    """A fixed sparse matrix S [R, N] of a graph, the only order of its CSR; ``index`` are its rows, ``None`` all N."""
 
-    args: tuple[Any, ...]
-    keywords: Mapping[str, Any] = field(default_factory=dict)
+    csr: SobolevCSR
+    index: Tensor | None = None
+
+    def __call__(self, H: Tensor) -> Tensor:
+        """S H, [R, h] of H [N, h]."""
+        return propagation.propagate(self.csr, H)[:, 0]
+
+
+class Source:
+    """Features and a graph, and what models derive from them without learning.
+
+    Args:
+        graph: The graph of N points.
+        X: float32 [N, F], on the graph's device.
+
+    Attributes:
+        sobolev: (alpha, epsilon) -> the Sobolev operators; the last ones are kept.
+    """
+
+    def __init__(self, graph: Graph, X: Tensor) -> None:
+        self.graph, self.X = graph, X
+        self.sobolev: Callable[[int, float], SobolevOperators] = lru_cache(1)(partial(SobolevOperators, graph))
+        self._kept: dict[Any, Any] = {}
+
+    def keep(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """``make(self, *arguments)``, computed once; tensors among the arguments are told apart by identity."""
+        key = (make, *arguments)
+        if key not in self._kept:
+            self._kept[key] = make(self, *arguments)
+        return self._kept[key]
+
+    def operator(self, kind: Kind, index: Tensor | None = None) -> Operator:
+        r"""A fixed matrix, or its rows ``index``.
+
+        ``"gcn"``: :math:`D^{-1/2}(A + I)D^{-1/2}`; ``"adjacency"``: :math:`D^{-1/2} A D^{-1/2}`, and ``"chebyshev"``
+        minus that; ``"cluster"``: :math:`D^{-1}(A + I)` without edge weights, as ClusterGCN defines it.
+        """
+        operator: Operator = self.keep(_operator, kind, index)
+        return operator
+
+    def power(self, kind: Kind, k: int) -> Tensor:
+        """S^k X, [N, F]."""
+        power: Tensor = self.keep(_power, kind, k) if k else self.X
+        return power
+
+
+def _operator(source: Source, kind: Kind, index: Tensor | None) -> Operator:
+    graph = source.graph
+    if kind == "cluster":
+        graph = Graph(graph.indptr, graph.indices, torch.ones_like(graph.weight))
+    whole = SobolevOperators(graph, 1, 1.0 if kind in ("gcn", "cluster") else 0.0)
+    csr = (whole if index is None else whole.rows(index)).csr()
+    if kind == "chebyshev":
+        csr = csr._replace(row_scale=csr.row_scale * csr.row_scale.new_tensor([1, -1]))
+    elif kind == "cluster":  # all of D on the left
+        csr = csr._replace(row_scale=csr.row_scale.square(), column_scale=torch.ones_like(csr.column_scale))
+    return Operator(csr, index)
+
+
+def _power(source: Source, kind: Kind, k: int) -> Tensor:
+    return source.operator(kind)(source.power(kind, k - 1))
+
+
+def at_rows(x: Tensor, rows: Tensor | None) -> Tensor:
+    """Some rows of x, or all."""
+    return x if rows is None else x.index_select(0, rows)
 
 
 @dataclass(frozen=True)
@@ -88,7 +147,8 @@ class Network:
 
     Args:
         build: (features, classes, setting) -> a module for one member, with ``reset_parameters``.
-        inputs: (source, setting, rows) -> the inputs of its forward for logits at ``rows`` (``None``: all nodes).
+        inputs: (source, setting, rows) -> the arguments of its forward by name, for logits at ``rows`` (``None``: all
+            nodes).
         space: What a random search draws from.
         width: Approximate number of floats that a member keeps per node in a step; determines batch sizes.
         own_rates: Setting entries in which members of one batch may differ: all others determine shapes or inputs.
@@ -96,7 +156,7 @@ class Network:
     """
 
     build: Callable[[int, int, Setting], nn.Module]
-    inputs: Callable[[Source, Setting, Tensor | None], Call]
+    inputs: Callable[[Source, Setting, Tensor | None], dict[str, Any]]
     space: Space
     width: Callable[[Setting], int]
     own_rates: tuple[str, ...] = ("lr", "weight_decay", "dropout")
@@ -133,13 +193,3 @@ class Predictor:
     def at_once(self, setting: Setting, num_nodes: int, seeds: int) -> int:
         """Maximum number of members of a batch: as many as the search has ``seeds``."""
         return seeds
-
-
-def layer_sizes(features: int, classes: int, setting: Setting) -> list[int]:
-    """Sizes of rows before, between and after a network's layers."""
-    return [features, *[int(setting["hidden"])] * (int(setting["layers"]) - 1), classes]
-
-
-def at_rows(x: Tensor, rows: Tensor | None) -> Tensor:
-    """Some rows of x, or all."""
-    return x if rows is None else x.index_select(0, rows)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sobgnn.nn.features import SobolevFeatures
-from sobgnn.nn.filter_bank import shared_product
-from sobgnn.paper.models.contract import COMMON, HIDDEN, Call, Choice, Network, Setting, at_rows
-from sobgnn.paper.models.layers import Dropout, glorot
+from sobgnn.paper.models.contract import COMMON, HIDDEN, Network, Operator, Setting, Source, at_rows, choice
+from sobgnn.paper.models.layers import Blocks, Dropout
 from sobgnn.paper.models.sobolev import ALPHA, EPSILON
-from sobgnn.paper.models.source import Operator, Source
 
 
 class DSobGNN(nn.Module):
@@ -27,45 +27,29 @@ class DSobGNN(nn.Module):
 
     Args:
         in_channels: Number of features F.
-        hidden_channels: Size of each block's hidden rows.
         out_channels: Number of classes C.
         blocks: Number of blocks B.
-        dropout: Share of hidden entries dropped.
-        norm: Whether hidden rows are normalized, ``"layer"`` or ``"none"``.
-        drop_input: Also drop entries of the features, at half that rate.
-        smooth: :math:`\beta`, the neighbors' share of a prediction, in [0, 1].
+        setting: ``hidden``, the size of each block's hidden rows; ``dropout``, the share of hidden entries dropped;
+            ``norm``, ``"layer"`` or ``"none"``; ``smooth``, :math:`\beta` in [0, 1]; ``drop_input``, whether entries of
+            the features are dropped too, at half the rate.
 
     Shapes:
         [R, B, F] to [R, C].
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        blocks: int,
-        dropout: float,
-        norm: str = "none",
-        drop_input: bool = False,
-        smooth: float = 0.0,
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, blocks: int, setting: Setting) -> None:
         super().__init__()
-        self.norm, self.drop_input, self.smooth = norm, drop_input, smooth
-        self.weight = nn.Parameter(torch.empty(blocks, in_channels, hidden_channels))
-        self.bias = nn.Parameter(torch.empty(blocks, hidden_channels))
-        self.head = nn.Parameter(torch.empty(blocks, hidden_channels, out_channels))
-        self.head_bias = nn.Parameter(torch.empty(blocks, out_channels))
-        self.gate = nn.Parameter(torch.empty(blocks))
-        self.dropout = Dropout(dropout)
-        self.reset_parameters()
+        self.norm, self.smooth = setting["norm"] == "layer", float(setting["smooth"])
+        self.drop_input = bool(setting.get("drop_input", False))
+        self.hidden = Blocks(blocks, in_channels, int(setting["hidden"]))
+        self.head = Blocks(blocks, int(setting["hidden"]), out_channels)
+        self.gate = nn.Parameter(torch.ones(blocks))
+        self.dropout = Dropout(float(setting["dropout"]))
 
     def reset_parameters(self) -> None:
         """Draw new Glorot weights; biases are 0 and gates equal."""
-        for weight in (self.weight, self.head):
-            glorot(weight)
-        for bias in (self.bias, self.head_bias):
-            nn.init.zeros_(bias)
+        self.hidden.reset_parameters()
+        self.head.reset_parameters()
         nn.init.ones_(self.gate)
 
     def forward(self, blocks: Tensor, every: Tensor | None = None, neighbors: Operator | None = None) -> Tensor:
@@ -73,17 +57,16 @@ class DSobGNN(nn.Module):
         if self.training or every is None or neighbors is None:
             return self._logits(blocks)
         known = self._logits(every).softmax(dim=1)
-        mixed = (1 - self.smooth) * neighbors.own(known) + self.smooth * neighbors(known)
+        mixed = (1 - self.smooth) * at_rows(known, neighbors.index) + self.smooth * neighbors(known)
         return mixed.clamp_min(torch.finfo(mixed.dtype).tiny).log()
 
     def _logits(self, blocks: Tensor) -> Tensor:
         if self.drop_input and self.training:
             rate = self.dropout.p / 2
             blocks = blocks * ((torch.rand_like(blocks) >= rate) / (1 - rate))
-        h = shared_product(blocks, self.weight) + self.bias
-        if self.norm == "layer":
-            h = F.layer_norm(h, h.shape[-1:])
-        logits = shared_product(self.dropout(h.relu()), self.head) + self.head_bias
+        h = self.hidden(blocks)
+        h = F.layer_norm(h, h.shape[-1:]) if self.norm else h
+        logits: Tensor = self.head(self.dropout(h.relu()))
         return (logits * self.gate.softmax(dim=0).unsqueeze(1)).sum(dim=1)
 
 
@@ -104,17 +87,10 @@ def _blocks(setting: Setting) -> int:
     return 1 + int(setting["hops"]) * len(block_orders(int(setting["alpha"])))
 
 
-def _build(features: int, classes: int, setting: Setting) -> nn.Module:
-    size = (features, int(setting["hidden"]), classes, _blocks(setting), float(setting["dropout"]))
-    drop_input = bool(setting.get("drop_input", False))
-    return DSobGNN(*size, norm=str(setting["norm"]), drop_input=drop_input, smooth=float(setting["smooth"]))
-
-
-def _inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+def _inputs(source: Source, setting: Setting, rows: Tensor | None) -> dict[str, Any]:
     blocks = sobolev_blocks(source, int(setting["alpha"]), float(setting["epsilon"]), int(setting["hops"]))
-    if setting["smooth"] == 0:
-        return Call((at_rows(blocks, rows),))
-    return Call((at_rows(blocks, rows), blocks, source.operator("adjacency", rows)))
+    mixed = {"every": blocks, "neighbors": source.operator("adjacency", rows)} if setting["smooth"] else {}
+    return {"blocks": at_rows(blocks, rows), **mixed}
 
 
 def _width(setting: Setting) -> int:
@@ -124,16 +100,16 @@ def _width(setting: Setting) -> int:
 
 # Not in the paper: it reads Sobolev orders of the features and has no layers over the graph.
 DECOUPLED = Network(
-    _build,
-    _inputs,
-    {
+    build=lambda features, classes, setting: DSobGNN(features, classes, _blocks(setting), setting),
+    inputs=_inputs,
+    space={
         **COMMON,
         "hidden": HIDDEN,
         "alpha": ALPHA,
         "epsilon": EPSILON,
-        "hops": Choice((1, 2)),
-        "norm": Choice(("none", "layer")),
-        "smooth": Choice((0.25, 0.5)),
+        "hops": choice(1, 2),
+        "norm": choice("none", "layer"),
+        "smooth": choice(0.25, 0.5),
     },
-    _width,
+    width=_width,
 )

@@ -1,93 +1,74 @@
-"""GCN, Cheby and ClusterGCN: layers over polynomials of a fixed operator."""
+"""GCN, Cheby, ClusterGCN, SGC and SIGN, over polynomials of a fixed operator, and MLP, which reads no graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sobgnn.paper.models.contract import DEEP, Call, Choice, Network, Setting, layer_sizes
-from sobgnn.paper.models.layers import Layers, draw, product, with_head
-from sobgnn.paper.models.source import Kind, Operator, Source
+from sobgnn.paper.models.contract import COMMON, DEEP, Axis, Kind, Network, Operator, Setting, Source, at_rows, choice
+from sobgnn.paper.models.layers import Blocks, Net, layer_sizes, product
 
 
-class FilterConv(nn.Module):
+class FilterConv(Blocks):
     r"""One layer over polynomials of a fixed operator.
 
     .. math:: H' = \sum_{k \in \mathcal{K}} T_k(S) H W_k + b
 
-    with Chebyshev's polynomials :math:`T_0 = 1, \, T_1(S) = S, \, T_2(S) = 2S^2 - 1`. Degrees {1} over
-    :math:`D^{-1/2}(A+I)D^{-1/2}` is GCNConv, {0, 1} over :math:`D^{-1}(A+I)` ClusterGCNConv, {0, …, K-1} over
+    with Chebyshev's polynomials :math:`T_0 = 1, \, T_1(S) = S, \, T_2(S) = 2S^2 - 1`. Degrees {0} are a linear map, {1}
+    over :math:`D^{-1/2}(A+I)D^{-1/2}` GCNConv, {0, 1} over :math:`D^{-1}(A+I)` ClusterGCNConv, {0, …, K-1} over
     :math:`-D^{-1/2}AD^{-1/2}` ChebConv with K terms.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, degrees: Sequence[int]) -> None:
-        super().__init__()
+    def __init__(self, in_channels: int, out_channels: int, degrees: Sequence[int] = (0,)) -> None:
+        super().__init__(len(degrees), in_channels, out_channels, one_bias=True)
         self.degrees = tuple(degrees)
-        self.weight = nn.Parameter(torch.empty(len(self.degrees), in_channels, out_channels))
-        self.bias = nn.Parameter(torch.empty(out_channels))
-        self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draw new weights; the bias is 0."""
-        draw(self)
+    def forward(self, h: Tensor, operators: tuple[Operator, Operator] | None = None) -> Tensor:
+        """The layer at the rows of the second operator, which has rows of the first.
 
-    def constant(self, terms: Tensor) -> Tensor:
-        """The layer from precomputed T_k(S) H, side by side: [R, |K| · in] to [R, out]."""
-        return product(terms, self.weight.flatten(0, 1).unsqueeze(0)) + self.bias
-
-    def forward(self, h: Tensor, operator: Operator, last: Operator) -> Tensor:
-        """The layer at the rows of ``last``, which has rows of ``operator``."""
+        Without operators ``h`` are precomputed terms T_k(S) H, side by side, [R, |K| · in] or [R, |K|, in].
+        """
+        if operators is None:
+            return product(h.flatten(1), self.weight.flatten(0, 1).unsqueeze(0)) + self.bias
+        operator, last = operators
         terms = {k: h @ self.weight[i] for i, k in enumerate(self.degrees)}
-        parts = [last.own(terms[0])] if 0 in terms else []
+        parts = [at_rows(terms[0], last.index)] if 0 in terms else []
         if 2 in terms:  # S acts on rows of out_channels alone: S (H W_1 + 2 S H W_2) - H W_2
-            parts += [last(terms[1] + 2 * operator(terms[2])), -last.own(terms[2])]
+            parts += [last(terms[1] + 2 * operator(terms[2])), -at_rows(terms[2], last.index)]
         elif 1 in terms:
             parts.append(last(terms[1]))
         return sum(parts[1:], parts[0]) + self.bias
 
 
-class FilterNet(Layers):
-    """Layers of :class:`FilterConv` with ReLU and dropout between them; the last one returns logits.
-
-    Args:
-        sizes: Features, hidden sizes, classes.
-        degrees: Degrees of every layer's polynomials.
-        dropout: Share of hidden entries dropped.
-    """
-
-    def __init__(self, sizes: Sequence[int], degrees: Sequence[int], dropout: float) -> None:
-        super().__init__([FilterConv(a, b, degrees) for a, b in pairwise(sizes)], dropout)
-
-    def forward(self, first: Tensor, operator: Operator, last: Operator) -> Tensor:
-        """Logits at the rows of ``last``, from T_k(S) X side by side [N, |K| · F]."""
-        h: Tensor = self.layers[0].constant(first)  # type: ignore[operator]
-        for i, layer in enumerate(self.layers):
-            if i > 0:
-                h = layer(self.dropout(h.relu()), operator, last if i == len(self.layers) - 1 else operator)
-        return h
+def mlp(sizes: Sequence[int], setting: Setting) -> Net:
+    """Linear maps with ReLU and dropout between them; with one, a linear classifier. Its forward reads ``x``."""
+    return Net([FilterConv(a, b) for a, b in pairwise(sizes)], setting)
 
 
-def _network(kind: Kind, degrees: Sequence[int] | None, sign: int = 1, **extra: Choice) -> Network:
-    """A row of the table; without ``degrees``, they are 0, …, terms - 1 of the setting."""
+def _filters(kind: Kind, degrees: Sequence[int] | None, **extra: Axis) -> Network:
+    """A network of filters; without ``degrees``, they are 0, …, terms - 1 of the setting."""
 
     def degrees_of(setting: Setting) -> Sequence[int]:
         return range(int(setting["terms"])) if degrees is None else degrees
 
     def build(features: int, classes: int, setting: Setting) -> nn.Module:
         sizes = layer_sizes(features, classes, setting)
-        return with_head(FilterNet(sizes, degrees_of(setting), float(setting["dropout"])), setting)
+        return Net([FilterConv(a, b, degrees_of(setting)) for a, b in pairwise(sizes)], setting)
 
-    def inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
-        operator, last = (replace(source.operator(kind, at), sign=sign) for at in (None, rows))
-        degrees = degrees_of(setting)
-        terms = [source.X, operator(source.X)]
-        if 2 in degrees:
-            terms.append(2 * operator(terms[1]) - source.X)
-        return Call((torch.cat([terms[k] for k in degrees], dim=1), operator, last))
+    def inputs(source: Source, setting: Setting, rows: Tensor | None) -> dict[str, Any]:
+        whole, last = source.operator(kind), source.operator(kind, rows)
+        terms = [source.X, source.power(kind, 1)]
+        if 2 in degrees_of(setting):
+            terms.append(2 * whole(terms[1]) - source.X)
+        middle = [(whole, whole)] * (int(setting["layers"]) - 2)
+        return {
+            "x": torch.cat([terms[k] for k in degrees_of(setting)], dim=1),
+            "graphs": [None, *middle, (whole, last)],
+        }
 
     def width(setting: Setting) -> int:
         return int(setting["hidden"]) * (int(setting["layers"]) - 1) * (6 + 2 * len(degrees_of(setting)))
@@ -95,6 +76,37 @@ def _network(kind: Kind, degrees: Sequence[int] | None, sign: int = 1, **extra: 
     return Network(build, inputs, {**DEEP, **extra}, width, headed=True)
 
 
-GCN = _network("gcn", (1,))
-CLUSTER_GCN = _network("cluster", (0, 1))
-CHEBY = _network("adjacency", None, -1, terms=Choice((1, 2, 3)))
+def _build_sign(features: int, classes: int, setting: Setting) -> nn.Module:
+    """A linear map for each of X, S X, …, S^K X, concatenated, and an MLP on top."""
+    hops, hidden = int(setting["hops"]) + 1, int(setting["hidden"])
+    top = mlp([hops * hidden, *layer_sizes(features, classes, setting)[2:]], setting)
+    return Net([Blocks(hops, features, hidden), *top.layers], setting)
+
+
+def _sign_inputs(source: Source, setting: Setting, rows: Tensor | None) -> dict[str, Any]:
+    hops = (source.power("adjacency", k) for k in range(int(setting["hops"]) + 1))
+    return {"x": torch.stack([at_rows(x, rows) for x in hops], dim=1)}
+
+
+GCN = _filters("gcn", (1,))
+CLUSTER_GCN = _filters("cluster", (0, 1))
+CHEBY = _filters("chebyshev", None, terms=choice(1, 2, 3))
+SGC = Network(
+    build=lambda features, classes, setting: mlp([features, classes], setting),
+    inputs=lambda source, setting, rows: {"x": at_rows(source.power("gcn", int(setting["layers"])), rows)},
+    space={**COMMON, "layers": choice(2, 3, 4, 5)},
+    width=lambda setting: 128,
+    headed=True,
+)
+SIGN = Network(
+    build=_build_sign,
+    inputs=_sign_inputs,
+    space={**DEEP, "hops": choice(1, 2, 3)},
+    width=lambda setting: int(setting["hidden"]) * 5 * (int(setting["hops"]) + int(setting["layers"])),
+)
+MLP = Network(
+    build=lambda features, classes, setting: mlp(layer_sizes(features, classes, setting), setting),
+    inputs=lambda source, setting, rows: {"x": at_rows(source.X, rows)},
+    space=DEEP,
+    width=lambda setting: int(setting["hidden"]) * 6 * int(setting["layers"]),
+)

@@ -1,10 +1,10 @@
-"""Layers that several models share: dropout, linear maps, the MLP, and the head of the authors' later code."""
+"""What networks are built of: dropout, layers one after another under an optional head, and maps of several blocks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,92 +40,79 @@ class Dropout(nn.Module):
         return h * (stay / (1 - self.p)).to(h.dtype)
 
 
-class PaperHead(nn.Module):
-    """A model whose logits pass through ReLU and dropout, as in the public code of the paper's authors."""
-
-    def __init__(self, model: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.model = model
-        self.dropout = Dropout(dropout)
-        self.keyed_dropout = getattr(model, "keyed_dropout", False)
-
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        self.model.reset_parameters()  # type: ignore[operator]
-
-    def forward(self, *inputs: object, dropout_key: Tensor | None = None) -> Tensor:
-        """Dropout of ReLU of the model's logits."""
-        own = {} if dropout_key is None else {"dropout_key": dropout_key}
-        return self.dropout(self.model(*inputs, **own).relu(), dropout_key, _HEAD)  # type: ignore[no-any-return]
-
-
-def with_head(model: nn.Module, setting: Setting) -> nn.Module:
-    """The model, under the paper's head if the setting asks for it."""
-    return PaperHead(model, float(setting["dropout"])) if setting.get("head") == "paper" else model
-
-
-class Layers(nn.Module):
-    """Layers one after another, each of which draws its own new weights.
+class Net(nn.Module):
+    """Layers one after another, with ReLU and dropout between them; the last one returns logits.
 
     Args:
-        layers: They have ``reset_parameters``.
-        dropout: Share of hidden entries dropped.
+        layers: Each with ``reset_parameters``.
+        setting: Its ``dropout`` is the share of hidden entries dropped. With ``head="paper"`` the logits pass through
+            ReLU and dropout too, as in the public code of the paper's authors.
+        keyed: Whether dropout is a function of a member's key, node, layer and column.
     """
 
-    def __init__(self, layers: Sequence[nn.Module], dropout: float) -> None:
+    def __init__(self, layers: Sequence[nn.Module], setting: Setting, *, keyed: bool = False) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(float(setting["dropout"]))
+        self.headed, self.keyed_dropout = setting.get("head") == "paper", keyed
 
     def reset_parameters(self) -> None:
         """Draw new weights in every layer."""
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
+    def forward(
+        self,
+        x: Tensor,
+        graphs: Sequence[Any] | None = None,
+        loss: Callable[[nn.Module, Tensor, Tensor, int], Tensor] | None = None,
+        dropout_key: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits of every row; in training with the sum of the layers' losses, if there are any.
 
-class Linear(nn.Module):
-    """x W + bias: x [N, in] to [N, out].
+        Args:
+            x: What the first layer reads, [N, ...].
+            graphs: What each layer reads besides its rows.
+            loss: (layer, its input, key, number) -> a loss, added to cross-entropy.
+            dropout_key: A member's own, of each step.
+        """
+        losses = []
+        for i, layer in enumerate(self.layers):
+            h = x if i == 0 else self.dropout(x.relu(), dropout_key, i)
+            if loss is not None and self.training and dropout_key is not None:
+                losses.append(loss(layer, h, dropout_key, i))
+            x = layer(h) if graphs is None else layer(h, graphs[i])
+        x = self.dropout(x.relu(), dropout_key, _HEAD) if self.headed else x
+        return (x, torch.stack(losses).sum(dim=0)) if losses else x
 
-    Mapped over members that share x, this is one matrix product, with the members' weights side by side.
-    """
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+class Blocks(nn.Module):
+    """A linear map for each of B blocks, x_b W_b + w_b: [R, B, in] to [R, B, out]."""
+
+    def __init__(self, blocks: int, in_channels: int, out_channels: int, *, one_bias: bool = False) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(1, in_channels, out_channels))
-        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.weight = nn.Parameter(torch.empty(blocks, in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(out_channels) if one_bias else torch.empty(blocks, out_channels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new Glorot weights; the bias is 0."""
-        draw(self)
+        """Draw new Glorot weights; biases are 0."""
+        glorot(self.weight)
+        nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the map."""
-        return product(x, self.weight) + self.bias
+        """Apply the maps."""
+        return shared_product(x, self.weight) + self.bias
 
 
-class MLP(Layers):
-    """Linear maps with ReLU and dropout between them: X [N, F] to [N, C]. With one layer, a linear classifier."""
-
-    def __init__(self, sizes: Sequence[int], dropout: float) -> None:
-        super().__init__([Linear(a, b) for a, b in pairwise(sizes)], dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of every row."""
-        for i, layer in enumerate(self.layers):
-            x = layer(x if i == 0 else self.dropout(x.relu()))
-        return x
+def layer_sizes(features: int, classes: int, setting: Setting) -> list[int]:
+    """Sizes of rows before, between and after a network's layers."""
+    return [features, *[int(setting["hidden"])] * (int(setting["layers"]) - 1), classes]
 
 
 def product(h: Tensor, weight: Tensor) -> Tensor:
     """h [N, in] times weight [1, in, out]; one product for members mapped over that share h."""
     return shared_product(h.unsqueeze(1), weight).squeeze(1)
-
-
-def draw(module: nn.Module) -> None:
-    """New weights for a module: Glorot's for its ``weight``, 0 for its ``bias``."""
-    glorot(module.weight)  # type: ignore[arg-type]
-    nn.init.zeros_(module.bias)  # type: ignore[arg-type]
 
 
 def glorot(weight: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn import propagation
-from sobgnn.graphs.graph import Graph
 from sobgnn.nn.model import SSobGNN
-from sobgnn.paper.models.contract import DEEP, Call, Choice, Network, Setting, Uniform
-from sobgnn.paper.models.source import Source, matrix_csr
+from sobgnn.paper.models.contract import DEEP, Network, Setting, Source, choice, uniform
+from sobgnn.propagation import SobolevCSR, csr_tensors
 
-ALPHA, EPSILON = Choice((1, 2, 3, 4, 5, 6)), Uniform(0.5, 2.0)
+ALPHA, EPSILON = choice(1, 2, 3, 4, 5, 6), uniform(0.5, 2.0)
 # Maximum number of entries of one matrix power: 12 bytes each, and as much again while they are computed.
 _MOST_ENTRIES = 600_000_000
 
@@ -28,16 +28,16 @@ class MatrixPowers:
     Used in place of :class:`~sobgnn.SobolevOperators` in :class:`~sobgnn.SSobGNN`.
 
     Args:
-        graph: Symmetric, weighted, without self-loops.
+        source: Its graph is read.
         alpha: Number of powers.
         epsilon: Weight of every self-loop.
         index: int64 [R], the rows to return; ``None`` for all.
     """
 
-    def __init__(self, graph: Graph, alpha: int, epsilon: float, index: Tensor | None = None) -> None:
-        self.alpha, self.num_nodes, self.nodes = alpha, graph.num_nodes, index
-        base = (graph.to_scipy().astype(np.float64) + epsilon * sp.eye_array(graph.num_nodes)).tocsr()
-        power = sp.eye_array(graph.num_nodes)
+    def __init__(self, source: Source, alpha: int, epsilon: float, index: Tensor | None = None) -> None:
+        self.alpha, self.num_nodes, self.nodes = alpha, source.graph.num_nodes, index
+        base = (source.graph.to_scipy().astype(np.float64) + epsilon * sp.eye_array(self.num_nodes)).tocsr()
+        power = sp.eye_array(self.num_nodes)
         self._csrs = []
         for rho in range(1, alpha + 1):
             power = (power @ base).tocsr()
@@ -45,7 +45,12 @@ class MatrixPowers:
                 raise ValueError(f"Power {rho} has {power.nnz} entries, too many for memory. Lower `alpha`.")
             degree = power.sum(axis=1)
             scale = sp.diags_array(np.divide(1.0, np.sqrt(degree), where=degree > 0, out=np.zeros_like(degree)))
-            self._csrs.append(matrix_csr(scale @ power @ scale, graph.device, index, symmetric=True))
+            block = (scale @ power @ scale).tocsr()
+            block = block if index is None else block[index.cpu().numpy()]
+            forward = csr_tensors(block, source.graph.device)
+            backward = forward if index is None else csr_tensors(block.T.tocsr(), source.graph.device)
+            left, right = (torch.ones(size, 2, device=source.graph.device) for size in block.shape)
+            self._csrs.append(SobolevCSR(*forward, *backward, left, right, 0.0))
 
     @property
     def nbytes(self) -> int:
@@ -79,34 +84,23 @@ def _build(features: int, classes: int, setting: Setting) -> nn.Module:
     )
 
 
-def _inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
-    size = int(setting["alpha"]), float(setting["epsilon"])
+def _inputs(source: Source, setting: Setting, rows: Tensor | None) -> dict[str, Any]:
+    alpha, epsilon = int(setting["alpha"]), float(setting["epsilon"])
     matrix = setting.get("powers") == "matrix"
-    full = source.keep(_matrix_powers, *size, None) if matrix else source.sobolev(*size)
-    known = {"propagated": full.propagate(source.X)}
-    if rows is None:
-        return Call((source.X, full), known)
-    last = (
-        [full] * (int(setting["layers"]) - 1) + [source.keep(_matrix_powers, *size, rows)]
-        if matrix
-        else full.rows(rows)
-    )
-    return Call((source.X, full), {**known, "rows": last})
-
-
-def _matrix_powers(source: Source, alpha: int, epsilon: float, rows: Tensor | None) -> MatrixPowers:
-    return MatrixPowers(source.graph, alpha, epsilon, rows)
-
-
-def _width(setting: Setting) -> int:
-    return int(setting["hidden"]) * (int(setting["layers"]) - 1) * (4 + 3 * int(setting["alpha"]))
+    full = source.keep(MatrixPowers, alpha, epsilon) if matrix else source.sobolev(alpha, epsilon)
+    at: Any = None
+    if rows is not None and matrix:
+        at = [full] * (int(setting["layers"]) - 1) + [source.keep(MatrixPowers, alpha, epsilon, rows)]
+    elif rows is not None:
+        at = full.rows(rows)
+    return {"x": source.X, "edge_index": full, "propagated": full.propagate(source.X), "rows": at}
 
 
 SOBOLEV = Network(
-    _build,
-    _inputs,
-    {**DEEP, "alpha": ALPHA, "epsilon": EPSILON, "combine": Choice(("linear", "concat"))},
-    _width,
+    build=_build,
+    inputs=_inputs,
+    space={**DEEP, "alpha": ALPHA, "epsilon": EPSILON, "combine": choice("linear", "concat")},
+    width=lambda setting: int(setting["hidden"]) * (int(setting["layers"]) - 1) * (4 + 3 * int(setting["alpha"])),
     own_rates=("lr", "weight_decay"),
     headed=True,
 )

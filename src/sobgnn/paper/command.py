@@ -1,9 +1,8 @@
-"""The paper's command line: ``sobgnn reproduce``, or ``python -m sobgnn.paper``."""
+"""``sobgnn reproduce``: the paper's evaluation, tables and figures."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,20 +10,11 @@ from typing import Any, NoReturn
 from sobgnn.paper import studies
 from sobgnn.paper.studies import Cell
 
-DONE, WRONG_INPUT, TIME_UP = 0, 2, 3
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Exit: 0 done, 2 wrong input (one line), 3 time limit reached (run it again to resume)."""
-    try:
-        return run_command(arguments, "python -m sobgnn.paper")
-    except (ValueError, TypeError, FileNotFoundError, ChildProcessError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return WRONG_INPUT
+DONE, TIME_UP = 0, 3
 
 
 def run_command(arguments: Sequence[str] | None, program: str) -> int:
-    """Run one command of ``program``, whose errors are raised; 0 done, 3 time limit reached."""
+    """Run one command of ``program``, whose errors are raised; 0 done, 3 time limit reached (again, it resumes)."""
     options = _parser(program).parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.run
     return command(options)
@@ -50,16 +40,16 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
     def training(add: Callable[..., Any], *, seeds: int, trials: int | None = None) -> None:
         if trials is not None:
-            add("--trials", type=int, default=trials, help="settings that each search tries")
-        add("--seeds", type=int, default=seeds, help="final seeds of each cell")
+            add("--trials", type=_count, default=trials, help="settings that each search tries")
+        add("--seeds", type=_count, default=seeds, help="final seeds of each cell")
         names(add, "--datasets", "names of `sobgnn data list`", studies.DATASETS)
         add("--out", type=Path, default="results/lines", metavar="FOLDER", help="JSON lines, one a training; appended")
         add("--data", type=Path, metavar="FOLDER", help="data sets written by prepare")
         add("--device", default="auto", help="cpu, cuda or auto")
         add("--shard", type=_shard, default=(1, 1), metavar="I/N", help="part I of N, for machines side by side")
-        add("--workers", type=int, default=1, help="processes on one device that share the cells")
+        add("--workers", type=_count, default=1, help="processes on one device that share the cells")
         add("--time-limit", type=float, metavar="SECONDS", help="no batch starts after this time")
-        add("--epochs", type=int, default=500, help="maximum number of steps of a training")
+        add("--epochs", type=_count, default=500, help="maximum number of steps of a training")
         switch = argparse.BooleanOptionalAction
         add("--cuda-graph", action=switch, default=True, help="record steps on CUDA, replay them")
         add("--resume", action=switch, default=True, help="else lines in FOLDER are an error")
@@ -140,9 +130,9 @@ def _prepare(chosen: argparse.Namespace) -> int:
 
 
 def _figure1(chosen: argparse.Namespace) -> int:
-    from sobgnn.paper.figure1 import default_graph, draw
+    from sobgnn.paper import plots
 
-    return _wrote(draw(default_graph(), chosen.out))
+    return _wrote(plots.draw_figure1(plots.default_graph(), chosen.out))
 
 
 def _wrote(paths: Sequence[Path]) -> int:
@@ -161,12 +151,14 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _count(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be at least 1, but got {text}")
+    return int(text)
+
+
 def _shard(text: str) -> tuple[int, int]:
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdigit() and count.isdigit()):
-        raise argparse.ArgumentTypeError(f"must be I/N, such as 1/4, but got {text!r}")
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise argparse.ArgumentTypeError(f"must be I/N with 1 <= I <= N, such as 1/4, but got {text}")
     return int(index), int(count)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
