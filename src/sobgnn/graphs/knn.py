@@ -14,7 +14,7 @@ from torch import Tensor
 from sobgnn._system.process import check_device
 from sobgnn.graphs.edges import SMALLEST_WEIGHT, csr_tensors, symmetrize_csr
 from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy
-from sobgnn.graphs.neighbors.cells import search_cells
+from sobgnn.graphs.neighbors.cells import SIZE, Cells
 from sobgnn.graphs.neighbors.exact import Progress, query_cost, search_exact
 from sobgnn.graphs.neighbors.points import Dense, check_points, distances
 from sobgnn.graphs.neighbors.sparse import Sparse
@@ -199,24 +199,21 @@ def nearest(
     X: Any,
     k: int,
     *,
-    queries: Any = None,
     metric: Metric = "euclidean",
     method: Method = "auto",
     recall: float = 0.99,
     device: torch.device | str | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> Neighbors:
-    """The k nearest rows of X: of each row of X without itself, or of each row of ``queries``.
+    """The k nearest other rows of each row of X.
 
-    "Itself" is the row, not the place: a duplicate of a point is its neighbor, at distance 0. Exact neighbors
+    "Other" is the row, not the place: a duplicate of a point is its neighbor, at distance 0. Exact neighbors
     are those of the float64 distances between the rows as given. X is only read; a memory map is read in
-    blocks, and the working copy is float32.
+    blocks, and the working copy is float32. The number of threads changes nothing.
 
     Args:
         X: [N, F] numpy array or memory map, torch tensor, DataFrame or scipy sparse matrix; any real dtype.
-        k: Neighbors per row, 1 <= k < N (k <= N with ``queries``).
-        queries: [M, F], of any of these kinds; sparse exactly if X is.
+        k: Neighbors per row, 1 <= k < N.
         metric: "euclidean", or "cosine" for 1 - cos. A row of zeros has cosine distance 0 to other rows of
             zeros and 1 to all other rows.
         method: "exact"; "cells" (dense X): exact search in the cells of a k-means clustering that are nearest to each
@@ -224,7 +221,6 @@ def nearest(
         recall: What cells must reach on 1000 sampled rows: more of them are searched until they do, or all points.
             Distances and order are exact; only the choice of neighbors is approximate.
         device: Where to compute; default: where X is. Sparse X is searched on the CPU.
-        seed: Of the clustering and the sample; exact search draws nothing. The number of threads changes nothing.
         progress: Called with (rows done, rows in all).
     """
     if metric not in get_args(Metric):
@@ -237,51 +233,30 @@ def nearest(
         check_device(device)
     cosine = metric == "cosine"
     points, largest = check_points(X, cosine=cosine)
+    n = points.shape[0]
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise TypeError(f"`k` must be an integer, but got {k!r}.")
     if k < 1:
         raise ValueError(f"`k` must be at least 1, but got k={k}.")
-    n, asked = points.shape[0], None
-    most = n - (queries is None)
-    if k > most:
-        rule = "smaller than" if queries is None else "at most"
-        way = f"Pass k={most} or fewer." if most else "Give at least two points."
-        raise ValueError(f"`k` must be {rule} the number of points, but got k={k} for {n} points. {way}")
-    if queries is not None:
-        asked, peak = check_points(queries, name="queries", cosine=cosine)
-        largest = max(largest, peak)
-        _check_pair(points, asked, device)
+    if k >= n:
+        way = f"Pass k={n - 1} or fewer." if n > 1 else "Give at least two points."
+        raise ValueError(f"`k` must be smaller than the number of points, but got k={k} for {n} points. {way}")
+    if sp.issparse(points) and method == "cells":
+        raise ValueError(
+            "`method='cells'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
+            "method='exact'."
+        )
+    reached = None
     if sp.issparse(points):
-        if method == "cells":
-            raise ValueError(
-                "`method='cells'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
-                "method='exact'."
-            )
         base: Any = Sparse(points, largest, cosine=cosine)
-        query = base if asked is None else Sparse(asked, largest, cosine=cosine)
     else:
-        place = points.device if isinstance(points, Tensor) else torch.device("cpu")
-        place = place if device is None else torch.device(device)
-        base = Dense(points, largest, cosine=cosine, device=place)
-        query = base if asked is None else base.beside(asked)
-        cost = query_cost(*points.shape) * query.n
-        if method == "cells" or (method == "auto" and cost > AUTO_EXACT_COST.get(place.type, np.inf)):
-            found, squared, reached = search_cells(base, query, k, recall, seed, progress)
-            return Neighbors(found, distances(squared, base), reached)
-    found, squared = search_exact(base, query, k, None, progress)
-    return Neighbors(found, distances(squared, base), None)
-
-
-def _check_pair(points: Any, asked: Any, device: torch.device | str | None) -> None:
-    """Refuse queries that cannot be compared with the points: other features, kind or device."""
-    if points.shape[1] != asked.shape[1]:
-        raise ValueError(
-            f"`queries` must have X's {points.shape[1]} features, but got {asked.shape[1]}. Give both the same columns."
-        )
-    if sp.issparse(points) != sp.issparse(asked):
-        raise ValueError("`X` and `queries` must be both sparse or both dense. Convert one of them.")
-    places = {t.device for t in (points, asked) if isinstance(t, Tensor)}
-    if len(places) > 1 and device is None:
-        raise ValueError(
-            f"`X` is on {points.device} but `queries` on {asked.device}. Move one, or choose with `device`."
-        )
+        base = Dense(points, largest, cosine=cosine, device=None if device is None else torch.device(device))
+        costly = query_cost(*points.shape) * n > AUTO_EXACT_COST.get(base.device.type, np.inf)
+        if method == "cells" or (method == "auto" and costly):
+            cells = Cells(base, size=max(SIZE, 2 * k))
+            near, reached = cells.enough(k, recall)
+            if near < cells.count:
+                found, squared = cells.search(base, np.arange(n), k, near, progress)
+                return Neighbors(found, distances(squared, base), reached)
+    found, squared = search_exact(base, base, k, None, progress)
+    return Neighbors(found, distances(squared, base), reached)

@@ -28,7 +28,6 @@ AROUND = 256
 _GROUPS, _FEW_CELLS = 4, 1024
 # Equal points that are searched, in cells of more than this many times the mean.
 _COPIES, _LARGE = 128, 4
-_QUERIES = 4096
 
 
 def inspect(run: Run, part: int) -> dict[str, Any]:
@@ -166,7 +165,7 @@ class Router:
             query = self.index.base.beside(points)
             return self.index.search(query, np.arange(len(points)), 1, _GROUPS)[0][:, 0].astype(np.int32)
         heaps = Heaps(len(points), 1, self.centers.device)
-        groups = Groups.all_points(len(self.centers), len(points), -(-len(points) // _QUERIES))
+        groups = Groups.all_points(len(self.centers), len(points))
         scan(self.centers, self.squares, torch.from_numpy(points), groups, heaps)
         return heaps.found[:, 0].numpy()
 

@@ -1,4 +1,4 @@
-"""Neighbours against their definition: float64 distances of all pairs, ordered by (distance, index)."""
+"""Neighbors against their definition: float64 distances of all pairs, ordered by (distance, index)."""
 
 import copy
 from decimal import Decimal
@@ -33,11 +33,11 @@ def brute(X, k, queries=None, metric="euclidean"):
 
 
 def assert_nearest(found, X, k, queries=None, metric="euclidean", rtol=1e-6):
-    indices, distances = brute(X, k, queries, metric)
-    np.testing.assert_array_equal(found.indices, indices)
-    np.testing.assert_allclose(found.distances, distances, rtol=rtol, atol=1e-12 * np.abs(distances).max())
-    assert found.indices.dtype == np.int64
-    assert found.distances.dtype == np.float32
+    expected, far = brute(X, k, queries, metric)
+    indices, distances = found[:2]
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_allclose(distances, far, rtol=rtol, atol=1e-12 * np.abs(far).max())
+    assert (indices.dtype, distances.dtype) == (np.int64, np.float32)
 
 
 def gaussian(n=300, d=12, seed=0):
@@ -75,23 +75,6 @@ def test_sparse_rows_have_the_neighbors_of_the_same_dense_rows(name):
     assert_nearest(nearest(sp.csr_matrix(X), 7), X, 7)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "lattice", "clusters smaller than float32 resolves", "cloud at 1e4"])
-def test_queries_find_their_nearest_training_points_themselves_included(name):
-    X = HARD[name]
-    Q = np.vstack([X[:5], X[5:20] + 1e-3])
-    assert_nearest(nearest(X, 6, queries=Q), X, 6, queries=Q)
-    found = nearest(X, len(X), queries=X[:3])
-    assert (np.sort(found.indices, 1) == np.arange(len(X))).all()
-    assert (found.distances[:, 0] == 0).all()
-
-
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("factor", [1e-6, 0.3, 3.0, 1e6])
-def test_queries_may_be_much_smaller_or_larger_than_the_points(make, factor):
-    X, Q = gaussian(), factor * gaussian(20, seed=1)
-    assert_nearest(nearest(make(X), 6, queries=make(Q)), X, 6, queries=Q)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_small_set_of_points_has_its_definition_s_neighbors(data):
@@ -111,7 +94,9 @@ def test_tiles_of_any_size_give_the_same_answer_without_compiled_code(monkeypatc
     for tile in (16, 48, 333, 4096):
         monkeypatch.setitem(tiles._TILE, "cpu", tile)
         assert_nearest(nearest(X, 9), X, 9)
-        assert_nearest(nearest(X, 9, queries=X[:77] + 0.1), X, 9, queries=X[:77] + 0.1)
+        assert_nearest(NeighborIndex(torch.from_numpy(X)).nearest(X[:77] + 0.1, 9), X, 9, queries=X[:77] + 0.1)
+    monkeypatch.setattr(tiles, "keeps_float32", lambda device: False)  # such as TF32
+    assert_nearest(nearest(X, 9), X, 9)
 
 
 def test_blocks_of_any_size_give_the_same_answer_on_rows_that_need_float64(monkeypatch):
@@ -137,27 +122,15 @@ def test_many_equal_rows_are_not_compared_each_with_each(make, metric, monkeypat
     assert sum(compared) < 900 * 60  # each with each: 900 × 150
 
 
-def test_reduced_precision_products_do_not_change_the_answer(monkeypatch):
-    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
-    monkeypatch.setattr(tiles, "keeps_float32", lambda device: False)
-    assert_nearest(nearest(HARD["gaussian"], 9), HARD["gaussian"], 9)
-
-
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
-def test_cosine_distance_is_one_minus_cos(make):
-    X = np.abs(gaussian()) * np.random.default_rng(1).choice([1e-100, 1.0, 1e8], (300, 1))
+def test_cosine_distance_is_one_minus_cos_whatever_the_size_of_the_values(make):
+    X = np.abs(gaussian()) * np.random.default_rng(1).choice([1e-300, 1e-31, 1.0, 1e38, 1e300], (300, 1))
     unit = X / X.max(1, keepdims=True)
     assert_nearest(nearest(make(X), 9, metric="cosine"), unit, 9, metric="cosine")
-
-
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
-def test_parallel_rows_are_equal_under_cosine_and_zero_rows_at_right_angles_to_all(make):
-    X = np.outer([1.0, 3.0, 0.0, 7.0, 0.1, 0.0], [0.3, 0.7, 0.9])
+    X = np.outer([1.0, 3.0, 0.0, 7.0, 0.1, 0.0], [0.3, 0.7, 0.9])  # parallel rows are equal, and no row is one of zeros
     found = nearest(make(X), 5, metric="cosine")
-    np.testing.assert_array_equal(found.indices[0], [1, 3, 4, 2, 5])
-    np.testing.assert_allclose(found.distances[0], [0, 0, 0, 1, 1], atol=0)
-    np.testing.assert_array_equal(found.indices[2], [5, 0, 1, 3, 4])
-    np.testing.assert_allclose(found.distances[2], [0, 1, 1, 1, 1], rtol=1e-7)
+    np.testing.assert_array_equal(found.indices[[0, 2]], [[1, 3, 4, 2, 5], [5, 0, 1, 3, 4]])
+    np.testing.assert_allclose(found.distances[[0, 2]], [[0, 0, 0, 1, 1], [0, 1, 1, 1, 1]], rtol=1e-7)
 
 
 def test_every_kind_of_input_gives_the_same_answer_and_is_left_alone(tmp_path):
@@ -191,16 +164,27 @@ def test_every_kind_of_input_gives_the_same_answer_and_is_left_alone(tmp_path):
     np.testing.assert_array_equal(kinds["csr"].toarray(), kept)
 
 
+def test_numbers_in_columns_of_any_kind_are_numbers():
+    X = np.arange(8.0).reshape(4, 2)
+    mixed = pd.Series([1, 3.0, Decimal(5), np.int8(7)], dtype=object)
+    for frame in (
+        pd.DataFrame({"a": pd.array([0, 2, 4, 6], "Int64"), "b": mixed}),
+        pd.DataFrame({"a": pd.Categorical([0.0, 2.0, 4.0, 6.0]), "b": [1, 3, 5, 7]}),
+        pd.DataFrame([[0, 1.0], [2, 3.0], [4, 5.0], [6, 7.0]], columns=["a", "a"]).astype({"a": "Float64"}),
+        pl.DataFrame({"a": [0, 2, 4, 6], "b": [1.0, 3.0, 5.0, 7.0]}),
+    ):
+        np.testing.assert_array_equal(points.check_points(frame)[0], X)
+
+
 def test_a_memory_map_is_never_copied_whole_to_float64(tmp_path, monkeypatch):
     X = gaussian(4000, 16).astype(np.float32)
     np.save(tmp_path / "points.npy", X)
     monkeypatch.setattr(points, "_PIECE_BYTES", 8 * 16 * 100)
     rows = []
-    copy = points.to_float64
-    monkeypatch.setattr(points, "to_float64", lambda block: rows.append(len(block)) or copy(block))
+    copied = points.to_float64
+    monkeypatch.setattr(points, "to_float64", lambda block: rows.append(len(block)) or copied(block))
     nearest(np.load(tmp_path / "points.npy", mmap_mode="r"), 3)
-    assert rows
-    assert max(rows) <= 100
+    assert 0 < max(rows) <= 100
 
 
 def test_progress_ends_with_all_rows_done():
@@ -221,80 +205,70 @@ def frame_with(value, dtype=None):
     return pd.DataFrame({"a": [1.0, 2.0], "b": pd.Series([value, value], dtype=dtype)})
 
 
+NEEDLESS = "X has 3 rows with NaN (first: row 17). Impute or drop them: neighbors are undefined there."
+TOO_MANY = "`k` must be smaller than the number of points, but got k=30 for 12 points. Pass k=11 or fewer."
 BAD = {
-    "k < 1": (lambda: nearest(gaussian(), 0), ValueError, "`k` must be at least 1, but got k=0"),
-    "k >= N": (
-        lambda: nearest(gaussian(12), 30),
+    "k < 1": (gaussian(), 0, ValueError, "`k` must be at least 1, but got k=0"),
+    "k >= N": (gaussian(12), 30, ValueError, TOO_MANY),
+    "one point": (gaussian(1), 1, ValueError, "Give at least two points"),
+    "k float": (gaussian(), 2.0, TypeError, "`k` must be an integer, but got 2.0"),
+    "k bool": (gaussian(), True, TypeError, "`k` must be an integer"),
+    "NaN": (with_values(np.nan, [17, 30, 31]), 3, ValueError, NEEDLESS),
+    "inf": (with_values(-np.inf, [4]), 3, ValueError, "X has 1 row with infinite values (first: row 4). Replace"),
+    "sparse NaN": (sp.csr_array(with_values(np.nan, [5, 9])), 3, ValueError, "(first: row 5)"),
+    "frame NaN": (pd.DataFrame(with_values(np.nan, [2])), 3, ValueError, "X has 1 row with NaN"),
+    "missing": (
+        pd.DataFrame({"a": pd.array([0, None, 4], "Int64"), "b": [1.0, 3.0, 5.0]}),
+        1,
         ValueError,
-        "`k` must be smaller than the number of points, but got k=30 for 12 points. Pass k=11 or fewer.",
+        "X has 1 row with NaN (first: row 1)",
     ),
-    "k > N": (lambda: nearest(gaussian(12), 13, queries=gaussian(3)), ValueError, "at most the number of points"),
-    "one point": (lambda: nearest(gaussian(1), 1), ValueError, "Give at least two points"),
-    "k float": (lambda: nearest(gaussian(), 2.0), TypeError, "`k` must be an integer, but got 2.0"),
-    "k bool": (lambda: nearest(gaussian(), True), TypeError, "`k` must be an integer"),
-    "NaN": (
-        lambda: nearest(with_values(np.nan, [17, 30, 31]), 3),
-        ValueError,
-        "X has 3 rows with NaN (first: row 17). Impute or drop them: neighbors are undefined there.",
-    ),
-    "inf": (
-        lambda: nearest(with_values(-np.inf, [4]), 3),
-        ValueError,
-        "X has 1 row with infinite values (first: row 4)",
-    ),
-    "sparse NaN": (lambda: nearest(sp.csr_array(with_values(np.nan, [5, 9])), 3), ValueError, "(first: row 5)"),
-    "frame NaN": (lambda: nearest(pd.DataFrame(with_values(np.nan, [2])), 3), ValueError, "X has 1 row with NaN"),
-    "NaN query": (lambda: nearest(gaussian(), 3, queries=with_values(np.nan, [0])), ValueError, "queries has 1 row"),
-    "too large": (lambda: nearest(1e300 * gaussian(), 3), ValueError, "overflow float32. Rescale X"),
-    "too small": (lambda: nearest(1e-50 * gaussian(), 3), ValueError, "distances vanish in float32"),
-    "too small, sparse": (lambda: nearest(sp.csr_array(1e-200 * gaussian()), 3), ValueError, "vanish in float32"),
-    "no rows": (lambda: nearest(np.empty((0, 3)), 1), ValueError, "`X` is empty: its shape is (0, 3)"),
-    "no features": (lambda: nearest(np.empty((3, 0)), 1), ValueError, "`X` is empty"),
-    "1-D": (lambda: nearest(np.ones(5), 1), ValueError, "two dimensions (rows, features), but got shape (5,)"),
-    "3-D": (lambda: nearest(np.ones((5, 2, 2)), 1), ValueError, "but got shape (5, 2, 2)"),
-    "object": (lambda: nearest(np.array([["a", 1], ["b", 2]], object), 1), TypeError, "must be numeric"),
-    "text": (lambda: nearest(np.array([["a", "b"], ["c", "d"]]), 1), TypeError, "must be numeric"),
-    "text column": (lambda: nearest(pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), 1), TypeError, "column 'b'"),
-    "complex": (lambda: nearest(np.ones((3, 2), complex), 1), TypeError, "must be numeric"),
-    "date column": (lambda: nearest(frame_with("2024-01-01", "datetime64[ns]"), 1), TypeError, "column 'b' is not"),
-    "complex column": (lambda: nearest(frame_with(1 + 2j), 1), TypeError, "dtype complex128"),
-    "text of numbers": (lambda: nearest(frame_with("1"), 1), TypeError, "but column 'b' is"),
-    "text among numbers": (lambda: nearest(frame_with("1", object), 1), TypeError, "'b' is not"),
-    "polars text": (
-        lambda: nearest(pl.DataFrame({"a": ["x", "y"], "b": [1, 2]}), 1),
-        TypeError,
-        "but column 'a' is not",
-    ),
+    "too large": (1e300 * gaussian(), 3, ValueError, "overflow float32. Rescale X"),
+    "too small": (1e-50 * gaussian(), 3, ValueError, "distances vanish in float32"),
+    "too small, sparse": (sp.csr_array(1e-200 * gaussian()), 3, ValueError, "vanish in float32"),
+    "no rows": (np.empty((0, 3)), 1, ValueError, "`X` is empty: its shape is (0, 3)"),
+    "no features": (np.empty((3, 0)), 1, ValueError, "`X` is empty"),
+    "1-D": (np.ones(5), 1, ValueError, "two dimensions (rows, features), but got shape (5,). Reshape"),
+    "3-D": (np.ones((5, 2, 2)), 1, ValueError, "but got shape (5, 2, 2)"),
+    "object": (np.array([["a", 1], ["b", 2]], object), 1, TypeError, "must be numeric"),
+    "complex": (np.ones((3, 2), complex), 1, TypeError, "must be numeric"),
+    "text column": (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), 1, TypeError, "column 'b' is not. Encode it"),
+    "date column": (frame_with("2024-01-01", "datetime64[ns]"), 1, TypeError, "column 'b' is not"),
+    "complex column": (frame_with(1 + 2j), 1, TypeError, "dtype complex128"),
+    "text among numbers": (frame_with("1", object), 1, TypeError, "column 'b' is not"),
+    "polars text": (pl.DataFrame({"a": ["x", "y"], "b": [1, 2]}), 1, TypeError, "column 'a' is not"),
     "masked": (
-        lambda: nearest(np.ma.masked_greater(np.arange(8.0).reshape(4, 2), 5), 1),
+        np.ma.masked_greater(np.arange(8.0).reshape(4, 2), 5),
+        1,
         ValueError,
-        "1 row with masked entries (first: row 3)",
+        "X has 1 row with masked entries (first: row 3)",
     ),
-    "sparse tensor": (lambda: nearest(torch.eye(3).to_sparse(), 1), TypeError, "scipy sparse"),
-    "metric": (lambda: nearest(gaussian(), 1, metric="l1"), ValueError, "`metric` must be 'euclidean' or 'cosine'"),
-    "method": (lambda: nearest(gaussian(), 1, method="tree"), ValueError, "`method` must be"),
-    "recall": (lambda: nearest(gaussian(), 1, recall=1.5), ValueError, "`recall` must be"),
-    "features": (
-        lambda: nearest(gaussian(), 1, queries=gaussian(3, 5)),
-        ValueError,
-        "`queries` must have X's 12 features, but got 5.",
-    ),
-    "mixed": (
-        lambda: nearest(gaussian(), 1, queries=sp.csr_array(gaussian())),
-        ValueError,
-        "both sparse or both dense",
-    ),
-    "sparse cells": (lambda: nearest(sp.csr_array(gaussian()), 1, method="cells"), ValueError, "needs dense X"),
+    "sparse tensor": (torch.eye(3).to_sparse(), 1, TypeError, "scipy sparse"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_refused_in_one_line(name):
-    call, kind, message = BAD[name]
+def test_points_without_neighbors_are_refused_in_one_line(name):
+    X, k, kind, message = BAD[name]
     with pytest.raises(kind) as caught:
-        call()
+        nearest(X, k)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"metric": "l1"}, "`metric` must be 'euclidean' or 'cosine'"),
+        ({"method": "tree"}, "`method` must be"),
+        ({"method": "cells"}, "needs dense X"),
+        ({"recall": 1.5}, "`recall` must be"),
+        ({"device": "abacus"}, "There is no device 'abacus' here"),
+    ],
+)
+def test_options_that_do_not_exist_or_fit_are_refused(option, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(sp.csr_array(gaussian()), 1, **option)
 
 
 @pytest.mark.cuda
@@ -305,23 +279,24 @@ def test_cuda_gives_the_neighbors_of_float64_distances(name):
     assert_nearest(nearest(torch.from_numpy(X).cuda(), 7), X, 7)
 
 
-@pytest.mark.cuda
-def test_points_and_queries_on_different_devices_are_refused_unless_a_device_is_named():
-    X = torch.from_numpy(gaussian())
-    with pytest.raises(ValueError, match="Move one, or choose with `device`"):
-        nearest(X.cuda(), 3, queries=X)
-    assert_nearest(nearest(X.cuda(), 3, queries=X, device="cuda"), X, 3, queries=X)
+# ----------------------------------------------------------------------------------------------- kept points
+
+
+@pytest.mark.parametrize("name", ["gaussian", "lattice", "clusters smaller than float32 resolves", "cloud at 1e4"])
+def test_queries_find_their_nearest_points_themselves_included(name):
+    X = np.asarray(HARD[name], np.float64)
+    kept, Q = NeighborIndex(torch.from_numpy(X)), np.vstack([X[:5], X[5:20] + 1e-3])
+    assert_nearest(kept.nearest(Q, 6), X, 6, queries=Q)
+    indices, distances = kept.nearest(X[:3], len(X))
+    assert (np.sort(indices, 1) == np.arange(len(X))).all()
+    assert (distances[:, 0] == 0).all()
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_points_that_are_kept_have_the_neighbors_of_a_search_from_scratch(metric):
-    X = gaussian(300, 5)
-    kept = NeighborIndex(torch.from_numpy(X), metric)
-    for queries in (X[:7] + 0.1, 1e12 * X[:7], 1e-12 * X[:7]):
-        found, distances = kept.nearest(queries, 4)
-        expected = nearest(X, 4, queries=queries, metric=metric)
-        np.testing.assert_array_equal(found, expected.indices)
-        np.testing.assert_allclose(distances, expected.distances, rtol=1e-6)
+@pytest.mark.parametrize("factor", [1e-12, 0.3, 3.0, 1e6, 1e12])
+def test_queries_may_be_much_smaller_or_larger_than_the_points(metric, factor):
+    X, Q = gaussian(300, 5), factor * gaussian(20, 5, seed=1)
+    assert_nearest(NeighborIndex(torch.from_numpy(X), metric).nearest(Q, 6), X, 6, queries=Q, metric=metric)
 
 
 def test_no_queries_have_no_neighbors():
@@ -341,33 +316,7 @@ def test_kept_points_are_clustered_once_and_answer_for_a_query_whatever_was_aske
     np.testing.assert_array_equal(together[0][100:], alone[0])
     np.testing.assert_allclose(together[1][100:], alone[1], rtol=1e-6)
     assert len(built) == 1
-    truth = nearest(X, 10, queries=X[:200] + 0.1, method="exact").indices
+    truth = brute(X, 10, queries=X[:200] + 0.1)[0]
     assert np.mean([len(set(a) & set(b)) for a, b in zip(together[0], truth, strict=True)]) / 10 > 0.97
     again = copy.deepcopy(kept).nearest(X[:200] + 0.1, 10, approximate=True)
     np.testing.assert_array_equal(again[0], together[0])
-
-
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("factor", [1e-300, 1e-31, 1e38, 1e300])
-def test_cosine_distances_do_not_depend_on_the_size_of_the_values(make, factor):
-    X = gaussian()
-    expected, found = nearest(make(X), 3, metric="cosine"), nearest(make(X * factor), 3, metric="cosine")
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-6)
-
-
-def test_numbers_in_columns_of_any_kind_are_numbers():
-    X = np.arange(8.0).reshape(4, 2)
-    frames = [
-        pd.DataFrame(
-            {"a": pd.array([0, 2, 4, 6], "Int64"), "b": pd.Series([1, 3.0, Decimal(5), np.int8(7)], dtype=object)}
-        ),
-        pd.DataFrame({"a": pd.Categorical([0.0, 2.0, 4.0, 6.0]), "b": [1, 3, 5, 7]}),
-        pd.DataFrame([[0, 1.0], [2, 3.0], [4, 5.0], [6, 7.0]], columns=["a", "a"]).astype({"a": "Float64"}),
-        pl.DataFrame({"a": [0, 2, 4, 6], "b": [1.0, 3.0, 5.0, 7.0]}),
-    ]
-    for frame in frames:
-        np.testing.assert_array_equal(points.check_points(frame)[0], X)
-    missing = pd.DataFrame({"a": pd.array([0, None, 4], "Int64"), "b": [1.0, 3.0, 5.0]})
-    with pytest.raises(ValueError, match=r"X has 1 row with NaN \(first: row 1\)"):
-        nearest(missing, 1)

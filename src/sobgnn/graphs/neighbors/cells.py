@@ -14,7 +14,7 @@ from sobgnn.graphs.neighbors.exact import Groups, Heaps, Progress, by_distance, 
 from sobgnn.graphs.neighbors.points import Dense
 
 # Points of a cell on average. Smaller ones need fewer comparisons for a recall, and more work for each comparison.
-_SIZE = 256
+SIZE = 256
 # Cells are split from this many times the average.
 _LARGE = 4
 # Rows of k-means for each center, and its steps.
@@ -25,34 +25,6 @@ _SAMPLE = 1000
 # Candidates beyond k, whose distances are computed from differences: products cannot order neighbors by themselves.
 _SPARE = 4
 _BATCH = 1 << 16
-# Queries that a thread takes at once.
-_PART = 4096
-
-
-def search_cells(
-    base: Dense, query: Dense, k: int, recall: float, seed: int, progress: Progress | None
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], float]:
-    """Indices and squared distances [M, k], and the recall measured on a sample; exact if that takes no more work."""
-    cells = Cells(base, seed, max(_SIZE, 2 * k))
-    near, reached = enough_cells(cells, query, k, recall, seed)
-    if near >= cells.count:
-        return *search_exact(base, query, k, None, progress), 1.0
-    return *cells.search(query, np.arange(query.n), k, near, progress), reached
-
-
-def enough_cells(cells: Cells, query: Dense, k: int, recall: float, seed: int) -> tuple[int, float]:
-    """How many of the nearest cells to search for a recall on sampled queries, and the recall reached with them."""
-    sample = np.sort(np.random.default_rng(seed).choice(query.n, min(_SAMPLE, query.n), replace=False))
-    _, truth = search_exact(cells.base, query, k, sample)
-    near = _LEAST
-    while near < cells.count:
-        _, squared = cells.search(query, sample, k, near)
-        # By distance, not by index: any of several points at the k-th distance is a right answer.
-        reached = float((squared <= truth[:, -1:]).mean())
-        if reached >= recall:
-            return near, reached
-        near += max(2, near // 3)
-    return cells.count, 1.0
 
 
 class Cells:
@@ -68,7 +40,7 @@ class Cells:
         centers: float32 [C, D], means of the cells' points.
     """
 
-    def __init__(self, base: Dense, seed: int = 0, size: int = _SIZE) -> None:
+    def __init__(self, base: Dense, seed: int = 0, size: int = SIZE) -> None:
         self.base, self._random = base, np.random.default_rng([seed, 1])
         self.order: npt.NDArray[np.int32] = np.arange(base.n, dtype=np.int32)
         self.start = np.array([0, base.n], np.int64)
@@ -90,6 +62,21 @@ class Cells:
     def count(self) -> int:
         """Number of cells C."""
         return len(self.start) - 1
+
+    def enough(self, k: int, recall: float) -> tuple[int, float]:
+        """How many of the nearest cells to search for a recall on sampled points, and the recall reached with them."""
+        n = self.base.n
+        sample = np.sort(np.random.default_rng(0).choice(n, min(_SAMPLE, n), replace=False))
+        _, truth = search_exact(self.base, self.base, k, sample)
+        near = _LEAST
+        while near < self.count:
+            _, squared = self.search(self.base, sample, k, near)
+            # By distance, not by index: any of several points at the k-th distance is a right answer.
+            reached = float((squared <= truth[:, -1:]).mean())
+            if reached >= recall:
+                return near, reached
+            near += max(2, near // 3)
+        return self.count, 1.0
 
     def search(
         self, query: Dense, at: npt.NDArray[np.int64], k: int, near: int, progress: Progress | None = None
@@ -127,11 +114,11 @@ class Cells:
         near = min(near, self.count)
         heaps = Heaps(len(queries), near, queries.device)
         if not itself:
-            groups = Groups.all_points(self.count, len(queries), -(-len(queries) // _PART))
+            groups = Groups.all_points(self.count, len(queries))
         else:
             # Only the centers around a point's own cell are compared with it.
             around = Heaps(self.count, min(4 * near + 16, self.count), queries.device)
-            every = Groups.all_points(self.count, self.count, -(-self.count // _PART * 8))
+            every = Groups.all_points(self.count, self.count, -(-self.count // 512))
             scan(self.centers, self._squares, self.centers, every, around)
             width = around.found.shape[1]
             first = np.arange(self.count, dtype=np.int64) * width

@@ -128,8 +128,9 @@ class Groups(NamedTuple):
     queries: npt.NDArray[np.int32]
 
     @classmethod
-    def all_points(cls, points: int, queries: int, parts: int) -> Groups:
+    def all_points(cls, points: int, queries: int, parts: int | None = None) -> Groups:
         """Every query compared with every point, in groups that threads can share."""
+        parts = -(-queries // _PART) if parts is None else parts
         ends = np.arange(parts + 1, dtype=np.int64) * queries // parts
         whole, listed = np.tile(np.array([[0, points]], np.int64), (parts, 1)), np.arange(points, dtype=np.int32)
         return cls(whole, listed, np.stack([ends[:-1], ends[1:]], 1), np.arange(queries, dtype=np.int32))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sobgnn.graphs.neighbors.cells import Cells, enough_cells
+from sobgnn.graphs.neighbors.cells import Cells
 from sobgnn.graphs.neighbors.exact import query_cost, search_exact
 from sobgnn.graphs.neighbors.points import Dense, distances, peak
 
@@ -73,7 +73,7 @@ class NeighborIndex:
             found, squared = search_exact(base, query, k)
         else:
             if k not in self._near:
-                self._near[k] = enough_cells(self._cells, base, min(k, base.n - 1), self.recall, 0)[0]
+                self._near[k] = self._cells.enough(min(k, base.n - 1), self.recall)[0]
             found, squared = self._cells.search(query, np.arange(query.n), k, _MORE_CELLS * self._near[k])
         return found, distances(squared, base)
 
