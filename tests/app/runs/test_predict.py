@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn.app.runs import predict as run_predict
+from sobgnn.app.runs.predict import Found
 from sobgnn.app.runs.run import Checks
 from sobgnn.estimator.trust import Acceptance
 from sobgnn.tables import Batch, TableEncoder
@@ -110,3 +111,60 @@ def test_empty_rows_are_counted_over_batches_marked_far_and_to_review():
     assert found["far"].to_list() == ["", "", "", "far", "far", "far"]
     assert found["decision"].to_list() == ["accept"] * 3 + ["review"] * 3
     assert next(run_predict._joined(iter(parts), 6)).empty.tolist() == [False, False, False, True, True, True]
+
+
+def compared(classes, labels, predicted, nearest=1.0, accepted=False):
+    found, count = Found(classes), len(labels)
+    nearest, accepted = np.broadcast_to(nearest, count), np.broadcast_to(accepted, count)
+    for row in range(count):  # batches of one row
+        one = slice(row, row + 1)
+        found.compare(labels[one], np.array(predicted[one], dtype=object), nearest[one], accepted[one])
+    return found
+
+
+def test_rows_with_a_label_are_counted_and_accepted_ones_apart():
+    found = compared(["a", "b"], ["a", None, "b", "b"], ["a", "a", "b", "a"])
+    assert found.notes(Checks()) == [
+        "Predictions agree with the file's labels in 2 of 3 rows (66.7%, 95% interval 20.8% to 93.9%)."
+    ]
+    found = compared(["a", "b"], ["a", "b", "b"], ["a", "b", "a"], accepted=[True, True, False])
+    assert found.notes(Checks())[0].endswith("; among accepted rows, in 2 of 2.")
+    assert compared(["a", "b"], ["new", "new", None], ["a", "b", "b"]).notes(Checks()) == []
+
+
+def test_copies_of_training_points_are_named_and_not_compared():
+    found = compared(["a", "b"], ["a", "b", "a"], ["a", "b", "b"], nearest=[0.0, 9.0, np.nan])
+    assert (found.count["judged"], found.count["right"], found.count["copies"]) == (2, 1, 1)
+    assert "equal a training point, whose label the model may have learned: 1." in found.notes(Checks())[1]
+
+
+@pytest.mark.parametrize(
+    ("classes", "label", "predicted", "right", "others"),
+    [
+        ([3, 4], "3", 3, 1, {}),  # whole numbers are compared as numbers
+        ([3, 4], "3.0", 3, 1, {}),
+        ([3, 4], "03", 3, 1, {}),
+        (["03", "3.0"], "3.0", "3.0", 1, {}),  # names as they are written
+        (["03", "3.0"], "3", "03", 0, {"3": 1}),
+        (["1.0", "1.5"], "1.50", "1.5", 1, {}),
+        (
+            ["12345678901234567", "12345678901234568"],
+            "12345678901234569",
+            "12345678901234568",
+            0,
+            {"12345678901234569": 1},
+        ),
+        ([1, 2], "-1", 1, 0, {}),  # unlabeled
+        ([1, 2], "Unlabeled", 1, 0, {}),
+        (["a", "b"], "todo", "a", 0, {}),
+        (["done", "todo"], "todo", "todo", 1, {}),
+    ],
+)
+def test_which_class_a_label_means(classes, label, predicted, right, others):
+    found = compared(classes, [label], [predicted])
+    assert (found.count["right"], found.others) == (right, others)
+
+
+def test_labels_that_are_no_class_are_named_beside_those_that_are():
+    found = compared(["a", "b"], ["a", "c", "c"], ["a", "b", "b"])
+    assert found.notes(Checks())[-1] == "Labels that are no class of the model, not counted: c (2 rows)."

@@ -187,7 +187,7 @@ class Terminal:
         from sobgnn.app.runs import MODEL, PREDICTIONS, REPORT
         from sobgnn.app.runs.summary import details, facts, headlines, next_steps
 
-        first, *others = headlines(result)
+        first, *others = [" ".join(filter(None, parts)) for parts in headlines(result)]
         self.out.print(Text("  " + first, style="bold red" if result.guessing else "bold"))
         for line in [*others, *details(result)]:
             self.said("  " + line)

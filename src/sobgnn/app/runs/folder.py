@@ -177,7 +177,7 @@ def fill_run(
     if importance and fitted.complete and not result.guessing:
         with stage("Measuring which columns matter"):
             result = replace(result, columns=column_importance(fitted))
-        seconds["columns"] = round(time.perf_counter() - started, 3)
+        seconds["columns"] = time.perf_counter() - started
         started = time.perf_counter()
     with stage("Writing"):
         classifier, extra = fitted.classifier, checks.of_run(fitted)
@@ -193,7 +193,7 @@ def fill_run(
         if formats:
             export(place, fitted, extra, formats)
         (place / REPORT).write_text(render(fitted, result), encoding="utf-8")
-        seconds["writing"] = round(time.perf_counter() - started, 3)
+        seconds["writing"] = time.perf_counter() - started
         result = replace(result, seconds=seconds)
         (place / METRICS).write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
     return result

@@ -29,23 +29,73 @@ _JOINED_BYTES = 2**28
 
 @dataclass
 class Found:
-    """What was found while predicting a file, summed over its batches."""
+    """What was found while predicting a file, summed over its batches.
 
-    agreement: Agreement  # with the file's own labels
-    rows: int = 0
-    accepted: int = 0
-    far: int = 0  # from all training points
-    formulas: int = 0  # cells that were written with ' before them
+    Attributes:
+        classes: Of the model, text or whole numbers.
+        count: Rows by what they are: ``rows``, ``accepted``, ``far``; with a class of the model as their own label
+            ``judged``, of these ``right``, ``judged accepted`` and ``right accepted``, and ``copies`` of training
+            points, which are not judged; ``formulas``, cells that were written with ' before them.
+        others: Rows for each label that is no class of the model.
+        unread, gaps, unsigned, outside: Cells by column, as in :class:`~sobgnn.tables.Batch`, and rows by column whose
+            value is outside the training range.
+        said: Sentences about the file, each once.
+    """
+
+    classes: Sequence[Any]
+    count: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[str] = field(default_factory=Counter)
+    unsigned: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
     empty: RowCount = field(default_factory=RowCount)
-    unread: Counter[str] = field(default_factory=Counter)  # filled cells that count as blank, by column
-    gaps: Counter[str] = field(default_factory=Counter)  # cells that the model has not learned
-    unsigned: Counter[str] = field(default_factory=Counter)  # numbers without their unit
-    outside: Counter[str] = field(default_factory=Counter)  # values of far rows outside the training range
-    said: dict[str, None] = field(default_factory=dict)  # sentences about the file, each once
+    said: dict[str, None] = field(default_factory=dict)
+
+    def add(self, batch: Batch, accepted: npt.NDArray[np.bool_]) -> None:
+        """Count the rows of a batch, of which some are accepted."""
+        self.count.update(rows=len(accepted), accepted=int(accepted.sum()))
+        if batch.empty is not None and batch.empty.any():
+            self.empty.add(batch.first_row + int(batch.empty.argmax()), int(batch.empty.sum()))
+        self.unread += batch.unread
+        self.gaps += batch.gaps
+        self.unsigned += batch.unsigned
+        self.said |= dict.fromkeys(batch.said)
+
+    def compare(
+        self,
+        labels: Sequence[str | None],
+        predicted: npt.NDArray[Any],
+        nearest: npt.NDArray[np.floating],
+        accepted: npt.NDArray[np.bool_],
+    ) -> None:
+        """Count how often predictions agree with the file's own labels.
+
+        Args:
+            labels: Text of each row's label, or ``None`` if it has none, [M]. -1, unlabeled and the like are none too,
+                unless they are classes.
+            predicted: Predicted classes, [M].
+            nearest: Distance to the nearest training point, [M]: at 0 the model may have learned the label.
+            accepted: bool [M].
+        """
+        means = _classes_of({label for label in labels if label is not None}, list(map(str, self.classes)))
+        names = np.asarray(predicted).astype(str)
+        for row, label in enumerate(labels):
+            if label is None or label not in means:
+                continue
+            if means[label] is None:
+                self.others[label] += 1
+            elif nearest[row] == 0:
+                self.count["copies"] += 1
+            else:
+                right = int(names[row] == means[label])
+                self.count.update({"judged": 1, "right": right})
+                if accepted[row]:
+                    self.count.update({"judged accepted": 1, "right accepted": right})
 
     def notes(self, checks: Checks) -> list[str]:
         """Sentences about it."""
-        review = "" if checks.acceptance is None else ", and these rows are marked review"
+        count, review = self.count, "" if checks.acceptance is None else ", and these rows are marked review"
         notes = [*self.said, *empty_notes(self.empty.count, self.empty.first)]
         for counts, what, means in (
             (self.unread, "Unreadable values and unseen categories, treated as blank", ""),
@@ -61,21 +111,37 @@ class Found:
             ),
         ):
             notes += [f"{what}: {listed_counts(counts.most_common(), 'cell')}.{means}"] if counts else []
-        notes += self.agreement.notes()
+        if count["judged"]:
+            right, judged, among = count["right"], count["judged"], ""
+            if count["judged accepted"]:
+                among = f"; among accepted rows, in {count['right accepted']:,} of {count['judged accepted']:,}"
+            interval = interval_words(wilson_interval(right, judged))
+            notes.append(
+                f"Predictions agree with the file's labels in {right:,} of {judged:,} rows ({percent(right / judged)}, "
+                f"{interval}){among}."
+            )
+        if count["copies"]:
+            notes.append(
+                "Rows with a label that equal a training point, whose label the model may have learned: "
+                f"{count['copies']:,}. They are not counted."
+            )
+        if self.others and (count["judged"] or count["copies"]):
+            named = listed_counts(self.others.most_common(), "row")
+            notes.append(f"Labels that are no class of the model, not counted: {named}.")
         if checks.acceptance is not None:
             notes.append(
-                f"Accepted at {checks.acceptance.target:.4g}: {self.accepted:,} of {self.rows:,} rows "
-                f"({percent(self.accepted / self.rows)}); the others are marked review."
+                f"Accepted at {checks.acceptance.target:.4g}: {count['accepted']:,} of {count['rows']:,} rows "
+                f"({percent(count['accepted'] / count['rows'])}); the others are marked review."
             )
-        if self.far:
+        if count["far"]:
             notes.append(
-                f"Far from all training points, so predictions are uncertain: {self.far:,} of {self.rows:,} rows, "
-                "marked in the column far."
+                f"Far from all training points, so predictions are uncertain: {count['far']:,} of {count['rows']:,} "
+                "rows, marked in the column far."
             )
         if self.outside:
             columns = listed_counts(self.outside.most_common(), "row", 5)
             notes.append(f"Far rows have values outside the training range in: {columns}.")
-        return [*notes, *formula_notes(self.formulas)]
+        return [*notes, *formula_notes(count["formulas"])]
 
 
 def predict_batches(
@@ -96,39 +162,32 @@ def predict_batches(
         checks: Checks of each prediction.
         encoding: How batches came from the file, to explain why points are far.
     """
-    checks = checks or Checks()
-    classes = classifier.classes_.tolist()
-    found = Found(Agreement(classes))
+    checks, classes = checks or Checks(), classifier.classes_.tolist()
+    found = Found(classes)
     for batch in _joined(batches, classifier.predictor_.many):
-        count = batch.X.shape[0]
-        if not count:
+        rows = batch.X.shape[0]
+        if not rows:
             continue
-        nearest = np.full(count, np.nan, np.float32)  # unknown without a neighbor graph: neither far nor a copy
+        nearest = np.full(rows, np.nan, np.float32)  # unknown without a neighbor graph: neither far nor a copy
         probability = classifier.predictor_(batch.X, nearest=nearest)
         if batch.beyond is not None:  # the scaling may hide it from the distance: rows of unit length, ranks
             nearest[batch.beyond] = np.inf
         extra = checks.of_new(probability.max(axis=1), nearest, batch.gappy)
         label = classifier.classes_[probability.argmax(axis=1)]
-        found.formulas += write_predictions(
-            file, classes, batch.first_row, label, probability, batch.ids, header=not found.rows, extra=extra
+        header = not found.count["rows"]
+        found.count["formulas"] += write_predictions(
+            file, classes, batch.first_row, label, probability, batch.ids, header=header, extra=extra
         )
-        accepted = np.array([decision == "accept" for decision in extra.get("decision", [""] * count)])
-        far = np.flatnonzero([word == "far" for word in extra.get("far", [])])
-        found.rows += count
-        found.accepted += int(accepted.sum())
-        found.far += far.size
+        accepted = np.array(extra.get("decision", [""] * rows)) == "accept"
+        far = np.flatnonzero(np.array(extra.get("far", [])) == "far")
+        found.add(batch, accepted)
         if batch.labels is not None:
-            found.agreement.add(batch.labels.tolist(), label, nearest, accepted)
-        if encoding is not None and far.size:
-            found.outside += encoding.outside(batch.X[far])
-        if batch.empty is not None and batch.empty.any():
-            found.empty.add(batch.first_row + int(batch.empty.argmax()), int(batch.empty.sum()))
-        found.unread += batch.unread
-        found.gaps += batch.gaps
-        found.unsigned += batch.unsigned
-        found.said |= dict.fromkeys(batch.said)
-        yield batch.first_row + count
-    if not found.rows:
+            found.compare(batch.labels.tolist(), label, nearest, accepted)
+        if far.size:
+            found.count["far"] += far.size
+            found.outside += Counter() if encoding is None else encoding.outside(batch.X[far])
+        yield batch.first_row + rows
+    if not found.count["rows"]:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
         notes += found.notes(checks)
@@ -158,72 +217,6 @@ def _as_one(parts: list[Batch]) -> Batch:
         known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
         fields[name] = np.concatenate(known) if known else None
     return Batch(parts[0].first_row, stack([part.X for part in parts]), **fields)
-
-
-@dataclass
-class Agreement:
-    """Counts of rows whose file names a class of the model."""
-
-    classes: Sequence[Any]  # of the model, text or whole numbers
-    counted: int = 0  # such rows that are no copies of training points
-    right: int = 0  # of these
-    accepted: int = 0  # of these
-    accepted_right: int = 0
-    copies: int = 0  # such rows that equal a training point, whose label the model may have learned
-    others: Counter[str] = field(default_factory=Counter)  # rows for each label that is no class of the model
-
-    def add(
-        self,
-        labels: Sequence[str | None],
-        predicted: npt.NDArray[Any],
-        nearest: npt.NDArray[np.floating],
-        accepted: npt.NDArray[np.bool_],
-    ) -> None:
-        """Count rows.
-
-        Args:
-            labels: Text of each row's label, or ``None`` if it has none, [M]. -1, unlabeled and the like are none too,
-                unless they are classes.
-            predicted: Predicted classes, [M].
-            nearest: Distance to the nearest training point, [M].
-            accepted: bool [M].
-        """
-        names = {str(value): value for value in self.classes}
-        found = _classes_of({label for label in labels if label is not None}, names)
-        for row, label in enumerate(labels):
-            if label not in found:
-                continue
-            name = found[label]
-            if name is None:
-                self.others[label] += 1
-            elif nearest[row] == 0:
-                self.copies += 1
-            else:
-                right = bool(predicted[row] == names[name])
-                self.counted += 1
-                self.right += right
-                self.accepted += bool(accepted[row])
-                self.accepted_right += right and bool(accepted[row])
-
-    def notes(self) -> list[str]:
-        """Sentences about the counts; none if no row has a class of the model as its label."""
-        said = []
-        if self.counted:
-            interval = interval_words(wilson_interval(self.right, self.counted))
-            among = f"; among accepted rows, in {self.accepted_right:,} of {self.accepted:,}" if self.accepted else ""
-            said.append(
-                f"Predictions agree with the file's labels in {self.right:,} of {self.counted:,} rows "
-                f"({percent(self.right / self.counted)}, {interval}){among}."
-            )
-        if self.copies:
-            said.append(
-                f"Rows with a label that equal a training point, whose label the model may have learned: "
-                f"{self.copies:,}. They are not counted."
-            )
-        if said and self.others:
-            named = listed_counts(self.others.most_common(), "row")
-            said.append(f"Labels that are no class of the model, not counted: {named}.")
-        return said
 
 
 def _classes_of(labels: Collection[str], names: Collection[str]) -> dict[str, str | None]:

@@ -62,15 +62,9 @@ class Hidden:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class Accepted(Acceptance):
     """The threshold of ``--accept``, the labels it is based on, and how many rows without a given label it accepts."""
 
-    target: float  # share of accepted predictions that should be right
-    threshold: float | None  # least confidence of an accepted prediction; None: none is
-    labels: int  # that the threshold is based on
-    labels_accepted: int  # of these
-    labels_wrong: int  # of the accepted ones
-    labels_needed: int  # at least, to support a threshold
     rows: int  # without a given label
     rows_accepted: int  # of these
     rows_doubtful: int  # that reach the threshold, but have a blank cell where no labeled row has one
@@ -166,15 +160,15 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
         accept=None if acceptance is None else _accepted(fitted, acceptance),
         acceptable=_accepted(fitted, find_threshold(fitted, USUAL)).rows_accepted if usual else None,
         graph=replace(graph, agreement=tuple(share for share in graph.agreement or () if np.isfinite(share))),
-        families={name: round(share, 6) for name, share in classifier.family_shares_.items()},
-        filter_importance={name: round(lost, 6) for name, lost in classifier.filter_importance_.items()},
+        families=dict(classifier.family_shares_),
+        filter_importance=dict(classifier.filter_importance_),
         columns=None,
         settings={
             name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
             for name, value in sorted(classifier.get_params().items())
             if not callable(value)
         },
-        seconds={stage: round(spent, 3) for stage, spent in fitted.seconds.items()},
+        seconds=dict(fitted.seconds),
         versions={"sobgnn": sobgnn.__version__, "numpy": np.__version__},
         search=fitted.search,
     )
@@ -233,12 +227,7 @@ def _accepted(fitted: Fitted, acceptance: Acceptance) -> Accepted:
     measured = taken & fitted.hidden
     wrong = fitted.predicted[measured] != fitted.table.codes[measured]
     return Accepted(
-        target=acceptance.target,
-        threshold=acceptance.threshold,
-        labels=acceptance.labels,
-        labels_accepted=acceptance.accepted,
-        labels_wrong=acceptance.wrong,
-        labels_needed=acceptance.needed,
+        **asdict(acceptance),
         rows=int(free.sum()),
         rows_accepted=int(taken.sum()),
         rows_doubtful=int((sure & ~taken).sum()),

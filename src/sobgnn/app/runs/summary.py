@@ -43,45 +43,40 @@ def spreadsheet_notes(sheet: Sheet, formats: Sequence[str]) -> list[str]:
     ]
 
 
-def headlines(result: Result) -> list[str]:
-    """How good the predictions probably are: one sentence, or one for held-out and one for hidden labels."""
+def headlines(result: Result) -> list[tuple[str, str, str]]:
+    """How good the predictions probably are, by held-out and by hidden labels: what it is, the number, on what."""
     held, hidden, said = result.held_out, result.hidden, []
     if held.labels:
         said.append(_held_out(held))
     if hidden is not None:
-        said.append(
-            f"Accuracy {percent(hidden.accuracy)} on {result.labels_hidden:,} hidden labels "
-            f"({interval_words(hidden.accuracy_interval)}); the largest class has {percent(hidden.majority_share)} of "
-            "them."
-        )
+        interval = interval_words(hidden.accuracy_interval)
+        largest = f"the largest class has {percent(hidden.majority_share)} of them."
+        on = f"on {result.labels_hidden:,} hidden labels ({interval}); {largest}"
+        said.append(("Accuracy", percent(hidden.accuracy), on))
     return said or [
-        "Accuracy is not known: at least 3 labeled rows of each class are needed, and copies of a row count as one."
+        (
+            "Accuracy is not known:",
+            "",
+            "at least 3 labeled rows of each class are needed, and copies of a row count as one.",
+        )
     ]
 
 
-def _held_out(held: HeldOut) -> str:
-    score = f"{percent(held.accuracy)} on {held.labels:,} held-out labels ({interval_words(held.interval)})"
-    said = f"{score}{never_held_out(held)}; {largest_class(held)}."
-    if held.verdict == "guessing":
-        return f"{GUESSING}: accuracy {said} Do not rely on these predictions."
-    if held.verdict == "unknown":
-        few = "different labeled rows" if held.copies else "labels"
-        return f"Too few {few} to say whether this is better than guessing: accuracy {said}"
-    return f"Estimated accuracy {said}"
-
-
-def never_held_out(held: HeldOut) -> str:
-    """What the estimated accuracy knows nothing of, after the number of held-out labels."""
-    if not held.unknown:
-        return ""
-    return f", {held.unknown:,} more of classes with fewer than 3 labels, never held out, counted as unknown"
-
-
-def largest_class(held: HeldOut) -> str:
-    """What the best constant guess would reach."""
+def _held_out(held: HeldOut) -> tuple[str, str, str]:
+    on = f"on {held.labels:,} held-out labels ({interval_words(held.interval)})"
+    if held.unknown:
+        on += f", {held.unknown:,} more of classes with fewer than 3 labels, never held out, counted as unknown"
     if held.majority_share == 1:
-        return f"all of them are of the class {held.largest_class!r}, the only one with enough labels"
-    return f"the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them"
+        on += f"; all of them are of the class {held.largest_class!r}, the only one with enough labels."
+    else:
+        on += f"; the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them."
+    what = "Estimated accuracy"
+    if held.verdict == "guessing":
+        what, on = f"{GUESSING}: accuracy", f"{on} Do not rely on these predictions."
+    elif held.verdict == "unknown":
+        few = "different labeled rows" if held.copies else "labels"
+        what = f"Too few {few} to say whether this is better than guessing: accuracy"
+    return what, percent(held.accuracy), on
 
 
 def details(result: Result) -> list[str]:
@@ -133,8 +128,8 @@ def _accepted(accept: Accepted) -> str:
     target = f"{accept.target:.4g}"
     if accept.threshold is None:
         why = (
-            f"at least {accept.labels_needed:,} labels are needed, and {accept.labels:,} were held out"
-            if accept.labels < accept.labels_needed
+            f"at least {accept.needed:,} labels are needed, and {accept.labels:,} were held out"
+            if accept.labels < accept.needed
             else f"{accept.labels:,} out-of-fold labels do not support any confidence threshold"
         )
         return f"Accepted at {target}: none, so review all rows; {why}."
