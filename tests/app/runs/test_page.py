@@ -259,6 +259,7 @@ def test_a_browser_draws_the_page_in_both_themes(browser, theme, view):
     assert browser.js("[...document.querySelectorAll('[data-chart]')].every(place => place.querySelector('svg'))")
     assert browser.js("document.querySelectorAll('img').length") == 0
     assert browser.js("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.js("document.documentElement.scrollHeight - document.querySelector('footer').offsetTop") < 150
 
 
 def test_a_class_is_hidden_by_keys_without_losing_the_place(browser):

@@ -64,14 +64,15 @@ function makeGrid(place, across, up, title) {
 
 /** At most 12 of the numbers, for those who do not see the drawing. */
 function tellNumbers(place, heads, rows) {
-  const table = document.createElement("table"), step = Math.max(1, Math.ceil(rows.length / 12));
-  Object.assign(table.style, { position: "absolute", width: "1px", height: "1px", overflow: "hidden", clipPath: "inset(50%)" });
+  const [box, table] = ["div", "table"].map((tag) => document.createElement(tag)), step = Math.max(1, Math.ceil(rows.length / 12));
+  Object.assign(box.style, { position: "absolute", width: "1px", height: "1px", overflow: "hidden", clipPath: "inset(50%)" });
   for (const cells of [heads, ...rows.filter((_, i) => i % step === 0 || i === rows.length - 1)]) {
     const row = table.insertRow();
     for (const cell of cells) row.insertCell().textContent = cell;
   }
   place.style.position = "relative";
-  place.append(table);
+  box.append(table);
+  place.append(box);
 }
 
 /**
