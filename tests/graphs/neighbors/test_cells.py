@@ -82,6 +82,21 @@ def test_threads_and_runs_do_not_change_a_digit_and_the_backend_hardly_a_neighbo
     assert hits(nearest(X, 7, method="cells").indices, found[0].indices) > 0.97
 
 
+def test_few_queries_find_what_many_would(backend, monkeypatch):
+    X = torch.from_numpy(mixture())
+    base = Dense(X, peak(X))
+    made, query = Cells(base, size=16), base.beside(X[:500] + 0.1)
+    rows = np.arange(500)
+    at_once = made.search(query, rows, 7, 5)
+    monkeypatch.setattr(cells, "_VISITS", 1000)  # in several parts
+    in_parts = made.search(query, rows, 7, 5)
+    monkeypatch.setattr(cells, "_FEW", 0)  # one cell of each query after the other
+    in_turn = made.search(query, rows, 7, 5)
+    for found, squared in (at_once, in_parts):
+        np.testing.assert_array_equal(found, in_turn[0])
+        np.testing.assert_array_equal(squared, in_turn[1])
+
+
 @pytest.mark.parametrize(
     "X",
     [

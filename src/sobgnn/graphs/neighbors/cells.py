@@ -25,6 +25,8 @@ _SAMPLE = 1000
 # Candidates beyond k, whose distances are computed from differences: products cannot order neighbors by themselves.
 _SPARE = 4
 _BATCH = 1 << 16
+# Queries for each cell up to which a search waits for memory, not for products; and visits that are made at once then.
+_FEW, _VISITS = 8, 1 << 18
 
 
 class Cells:
@@ -87,11 +89,14 @@ class Cells:
         heaps = Heaps(len(at), min(k + itself + _SPARE, self.base.n), queries.device)
         visits = self._nearest(queries, at, near, itself)
         spans = np.stack([self.start[:-1], self.start[1:]], 1)
-        for turn in range(visits.shape[1]):
-            groups = Groups.by_cell(visits[:, turn], spans, self.order, queries.device)
-            scan(self.base.low, self.base.squares, queries, groups, heaps)
-            if progress is not None:
-                progress(len(at) * (turn + 1) // visits.shape[1], len(at))
+        if len(at) < _FEW * self.count:
+            self._visit_at_once(queries, visits, spans, heaps)
+        else:
+            for turn in range(visits.shape[1]):
+                groups = Groups.by_cell(visits[:, turn], spans, self.order, queries.device)
+                scan(self.base.low, self.base.squares, queries, groups, heaps)
+                if progress is not None:
+                    progress(len(at) * (turn + 1) // visits.shape[1], len(at))
         indices, squared = np.empty((len(at), k), np.int64), np.empty((len(at), k), np.float64)
         for first in range(0, len(at), _BATCH):
             rows = slice(first, first + _BATCH)
@@ -108,6 +113,22 @@ class Cells:
         if len(lost):
             indices[lost], squared[lost] = search_exact(self.base, query, k, at[lost])
         return indices, squared
+
+    def _visit_at_once(
+        self, queries: Tensor, visits: npt.NDArray[np.int32], spans: npt.NDArray[np.int64], heaps: Heaps
+    ) -> None:
+        """Search the cells of all visits [m, near], each with a heap of its own: the points of a cell are read once."""
+        most, near = heaps.scores.shape[1], visits.shape[1]
+        step = max(1, _VISITS // near)
+        for first in range(0, len(visits), step):
+            part = slice(first, first + step)
+            cell = visits[part].ravel()
+            own = Heaps(len(cell), most, queries.device)
+            groups = Groups.by_cell(cell, spans, self.order, queries.device)
+            scan(self.base.low, self.base.squares, queries[part].repeat_interleave(near, dim=0), groups, own)
+            best = own.scores.view(-1, near * most).topk(most, dim=1, largest=False)
+            heaps.scores[part] = best.values
+            heaps.found[part] = own.found.view(-1, near * most).gather(1, best.indices)
 
     def _nearest(self, queries: Tensor, at: npt.NDArray[np.int64], near: int, itself: bool) -> npt.NDArray[np.int32]:
         """The cells to search for each query, nearest first, int32 [m, near]."""
