@@ -17,7 +17,6 @@ import torch
 # Each with the arguments that make it fit.
 CPU = {
     "propagation": [],
-    "operators_memory": ["--nodes", "200000"],
     "neighbors": ["12000x64", "100000x16"],
 }
 CUDA = {"propagation_cuda": []}

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +53,11 @@ def append_cases(
                 print(number + 1, "of", len(cases), line, flush=True)
             file.flush()
     if path != plain:
-        write_lines(path, list(read_lines(path)))
+        lines = "".join(json.dumps(line) + "\n" for line in read_lines(path))
+        unfinished = path.with_suffix(".part")
+        unfinished.write_bytes(gzip.compress(lines.encode(), mtime=0))
+        unfinished.replace(path)
         plain.unlink()
-
-
-def write_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """FILE.jsonl.gz of these lines, the same bytes each time."""
-    unfinished = path.with_suffix(".part")
-    unfinished.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
-    unfinished.replace(path)
 
 
 def run_cases(
@@ -73,7 +70,7 @@ def run_cases(
     end = time.monotonic() + limit
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes when they import torch
     with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count(), _start) as pool:
-        results = pool.imap_unordered(_Guarded(measure), cases)
+        results = pool.imap_unordered(partial(_guarded, measure), cases)
         for done in range(len(cases)):
             try:
                 yield results.next(max(0.0, end - time.monotonic()))
@@ -98,14 +95,9 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-class _Guarded:
+def _guarded(measure: Callable[[Any], Any], case: Any) -> tuple[Any, Any]:
     """One case that fails must not end the others."""
-
-    def __init__(self, measure: Callable[[Any], Any]) -> None:
-        self.measure = measure
-
-    def __call__(self, case: Any) -> tuple[Any, Any]:
-        try:
-            return case, self.measure(case)
-        except Exception as error:
-            return case, error
+    try:
+        return case, measure(case)
+    except Exception as error:
+        return case, error

@@ -13,7 +13,6 @@ import importlib.util
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.scale_meter import mixture
+from benchmarks.timing import timed
 from sobgnn.graphs.knn import nearest
 
 K, SAMPLE, RECALL = 15, 1000, 0.99
@@ -43,23 +43,23 @@ def compare(case: str, X: np.ndarray) -> None:
     rows = np.sort(np.random.default_rng(0).choice(len(X), SAMPLE, replace=False))
     share = len(X) / len(rows)
     nearest(X[:2000], K)  # warm up: threads, libraries
-    exact, ours = timed(case, "exact", lambda: nearest(X, K, method="exact"))
+    exact, ours = told(case, "exact", lambda: nearest(X, K, method="exact"))
     reach = ours.distances[rows, -1:] * (1 + 1e-6)
-    cells, found = timed(case, "cells", lambda: nearest(X, K, method="cells", recall=RECALL))
+    cells, found = told(case, "cells", lambda: nearest(X, K, method="cells", recall=RECALL))
     print(
         f"{case:>12} recall of cells: {found.recall:.4f} measured, {(found.distances[rows] <= reach).mean():.4f} true"
     )
     brute = NearestNeighbors(n_neighbors=K + 1, algorithm="brute").fit(X)
-    seconds, (distance, _) = timed(case, "scikit-learn brute", lambda: brute.kneighbors(X[rows]), share)
+    seconds, (distance, _) = told(case, "scikit-learn brute", lambda: brute.kneighbors(X[rows]), share)
     right = (np.abs(distance[:, 1:] - ours.distances[rows]) <= 1e-3 * reach).mean()
     verdict(case, "exact / scikit-learn", seconds / exact, right > 0.999)
     if importlib.util.find_spec("faiss") is None:
         return
     import faiss
 
-    seconds, _ = timed(case, "faiss brute", lambda: faiss.knn(X[rows], X, K + 1), share)
+    seconds, _ = told(case, "faiss brute", lambda: faiss.knn(X[rows], X, K + 1), share)
     verdict(case, "exact / faiss", seconds / exact)
-    seconds, _ = timed(case, "faiss HNSW", lambda: hnsw(X, rows, reach))
+    seconds, _ = told(case, "faiss HNSW", lambda: hnsw(X, rows, reach))
     verdict(case, "cells / HNSW", seconds / cells, found.recall >= RECALL)
 
 
@@ -78,11 +78,9 @@ def hnsw(X: np.ndarray, rows: np.ndarray, reach: np.ndarray) -> Any:
         effort *= 2
 
 
-def timed(case: str, name: str, work: Callable[[], Any], scale: float = 1.0) -> tuple[float, Any]:
-    clock, start = time.perf_counter(), time.process_time()
-    done = work()
-    clock, seconds = (time.perf_counter() - clock) * scale, (time.process_time() - start) * scale
-    scaled = "" if scale == 1 else "   scaled from a sample"
+def told(case: str, name: str, work: Callable[[], Any], scale: float = 1.0) -> tuple[float, Any]:
+    clock, seconds, done = timed(work)
+    clock, seconds, scaled = clock * scale, seconds * scale, "" if scale == 1 else "   scaled from a sample"
     print(f"{case:>12} {name:<20} {seconds:8.2f} s of processor time {clock:8.2f} s by the clock{scaled}", flush=True)
     return seconds, done
 

@@ -8,8 +8,9 @@
 - epoch: a training epoch of a 2-layer S-SobGNN (alpha = 3, hidden 64) on Isolet's graph (7 797 nodes, 617 features,
   k = 30) is 8x as fast as the same model made of PyG's GCNConv, one for each power and layer. Where SOBGNN_DATA names
   no folder with Isolet, random points of its size stand for it: the work is the same.
+- memory: operators add less than 10 % to the memory of their graph, and are built in time linear in its edges.
 
-Run: python -m benchmarks.propagation [--cases peers,orders,weights,epoch] [--nodes 100000]
+Run: python -m benchmarks.propagation [--cases peers,orders,weights,epoch,memory] [--nodes 100000]
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -25,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import copy_bandwidth, line, machine, medians
-from sobgnn import SobolevOperators, SSobGNN, knn_graph
+from sobgnn import Graph, SobolevOperators, SSobGNN, knn_graph
 from sobgnn.propagation import SobolevCSR, propagate, propagate_sum, scales
 
 K, WIDTH = 30, 32
@@ -60,27 +63,12 @@ def pattern(
     return indptr, j.int(), weight
 
 
-def csr_of(
-    graph: tuple[Tensor, Tensor, Tensor], alpha: int, *, epsilon: float = 1.0, dtype: torch.dtype = torch.float32
-) -> SobolevCSR:
-    """The normalized operators of orders 1 .. alpha on that graph."""
-    indptr, _, weight = graph
-    nodes = indptr.numel() - 1
-    i = torch.arange(nodes, device=indptr.device).repeat_interleave(indptr.diff())
-    peak = torch.full((nodes,), epsilon, dtype=torch.float64, device=indptr.device)
-    peak.scatter_reduce_(0, i, weight.double(), "amax")
-    mantissa, exponent = torch.frexp(peak.rsqrt())
-    q = torch.ldexp(torch.round(mantissa * 4096), exponent - 12)
-    base = weight.double() * q[i] ** 2
-    columns = [q]
-    for order in range(1, alpha + 1):
-        degree = (epsilon * q**2) ** order
-        columns.append(degree.index_add(0, i, base**order).rsqrt())
-    scale = torch.stack(columns, 1).to(dtype)
-    return SobolevCSR(*graph, *graph, scale, scale, epsilon)
+def csr_of(graph: tuple[Tensor, Tensor, Tensor], alpha: int) -> SobolevCSR:
+    """The normalized operators of orders 1 .. alpha on that graph, with ε = 1."""
+    return SobolevOperators(Graph(*graph), alpha).csr()
 
 
-def matrices(operators: SobolevCSR, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def matrices(operators: SobolevCSR) -> list[Tensor]:
     """Each order written out as torch's sparse CSR, self-loops included: what a peer multiplies by."""
     indptr, indices, weight = operators[:3]
     nodes = indptr.numel() - 1
@@ -97,7 +85,7 @@ def matrices(operators: SobolevCSR, dtype: torch.dtype = torch.float32) -> list[
     starts = (indptr + torch.arange(nodes + 1, device=device)).int()
     result = []
     for rho in range(1, scale.shape[1]):
-        values = (base**rho * scale[i, rho] * scale[j, rho]).to(dtype)
+        values = (base**rho * scale[i, rho] * scale[j, rho]).float()
         result.append(torch.sparse_csr_tensor(starts, j.int(), values, (nodes, nodes)))
     return result
 
@@ -215,35 +203,42 @@ def points() -> tuple[str, Tensor, Tensor]:
     return "points like Isolet", centres[y] + torch.randn(7797, FEATURES, generator=generator), y
 
 
-def peer(model: SSobGNN) -> nn.Module:
-    """The same model from PyG's layers, with the same weights."""
-    from torch_geometric.nn import GCNConv
+class PowersGCN(nn.Module):
+    """S-SobGNN from PyG's layers, one for each order and layer; with one order, GCN."""
 
-    class Powers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            sizes = [FEATURES, HIDDEN, CLASSES]
-            self.layers = nn.ModuleList(
-                nn.ModuleList(GCNConv(i, o, normalize=False) for _ in range(ALPHA)) for i, o in pairwise(sizes)
-            )
-            self.mu = nn.ParameterList(layer.mu.detach().clone() for layer in model.layers)
-            with torch.no_grad():
-                for mine, theirs in zip(self.layers, model.layers, strict=True):
-                    for order, conv in enumerate(mine):
-                        conv.lin.weight.copy_(theirs.weight[order].T)
-                        conv.bias.copy_(theirs.bias[order])
+    def __init__(self, sizes: Sequence[int], orders: int) -> None:
+        from torch_geometric.nn import GCNConv
 
-        def forward(self, x: Tensor, edge_index: Tensor, weights: list[Tensor]) -> Tensor:
-            for i, orders in enumerate(self.layers):
-                if i > 0:
-                    x = F.dropout(x, 0.5, self.training)
-                parts = [conv(x, edge_index, w) for conv, w in zip(orders, weights, strict=True)]
-                if i < len(self.layers) - 1:
-                    parts = [part.relu() for part in parts]
-                x = sum(mu * part for mu, part in zip(self.mu[i], parts, strict=True))
-            return x
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.ModuleList(GCNConv(i, o, normalize=False) for _ in range(orders)) for i, o in pairwise(sizes)
+        )
+        self.mu = nn.ParameterList(torch.full((orders,), 1 / orders) for _ in self.layers)
 
-    return Powers()
+    def copy_(self, model: SSobGNN) -> PowersGCN:
+        """With the weights of ours."""
+        with torch.no_grad():
+            for mine, theirs, mu in zip(self.layers, model.layers, self.mu, strict=True):
+                mu.copy_(theirs.mu)
+                for order, conv in enumerate(mine):
+                    conv.lin.weight.copy_(theirs.weight[order].T)
+                    conv.bias.copy_(theirs.bias[order])
+        return self
+
+    def forward(self, x: Tensor, edge_index: Tensor, weights: list[Tensor]) -> Tensor:
+        for i, orders in enumerate(self.layers):
+            x = F.dropout(x, 0.5, self.training and i > 0)
+            parts = [conv(x, edge_index, w) for conv, w in zip(orders, weights, strict=True)]
+            last = i == len(self.layers) - 1
+            x = sum(mu * (part if last else part.relu()) for mu, part in zip(self.mu[i], parts, strict=True))
+        return x
+
+
+def edges_of(operators: SobolevOperators, device: torch.device | str = "cpu") -> tuple[Tensor, list[Tensor]]:
+    """What PowersGCN reads: the edges, self-loops among them, and their weights in each order."""
+    orders = [operators.matrix(rho).tocoo() for rho in range(1, operators.alpha + 1)]
+    edge_index = torch.from_numpy(np.stack([orders[0].col, orders[0].row])).long().to(device)
+    return edge_index, [torch.from_numpy(order.data).float().to(device) for order in orders]
 
 
 def epoch(nodes: int) -> None:
@@ -253,10 +248,8 @@ def epoch(nodes: int) -> None:
     operators = SobolevOperators(graph, alpha=ALPHA)
     torch.manual_seed(0)
     model = SSobGNN(FEATURES, HIDDEN, CLASSES, alpha=ALPHA)
-    other = peer(model)
-    orders = [operators.matrix(order).tocoo() for order in range(1, ALPHA + 1)]
-    edge_index = torch.from_numpy(np.stack([orders[0].col, orders[0].row])).long()
-    weights = [torch.from_numpy(order.data).float() for order in orders]
+    other = PowersGCN([FEATURES, HIDDEN, CLASSES], ALPHA).copy_(model)
+    edge_index, weights = edges_of(operators)
     propagated = operators.propagate(x)
     with torch.no_grad():
         difference = (model.eval()(x, operators) - other.eval()(x, edge_index, weights)).abs().max().item()
@@ -283,7 +276,19 @@ def epoch(nodes: int) -> None:
     print(line(case, "GCNConv per power, whole epoch", seconds["GCNConv"] / seconds["S-SobGNN"], 8.0))
 
 
-CASES = {"peers": peers, "orders": orders, "weights": weights, "epoch": epoch}
+def memory(nodes: int, alpha: int = 6) -> None:
+    """What operators add to their graph, and how the time to build them grows with its edges."""
+    graphs = [Graph(*pattern("random", size, K)) for size in (nodes // 4, nodes // 2, nodes)]
+    seconds = [medians({"": partial(SobolevOperators, graph, alpha)}, rounds=3, warm=1)[""] for graph in graphs]
+    slope = float(np.polyfit(np.log([graph.num_edges for graph in graphs]), np.log(seconds), 1)[0])
+    case = f"random n={nodes} e={graphs[-1].num_edges / 1e6:.1f}M alpha={alpha}"
+    print(f"{case:<34} built in {seconds[-1]:.2f} s")
+    added = SobolevOperators(graphs[-1], alpha).nbytes / graphs[-1].nbytes
+    print(line(case, "memory added / graph", added, 0.1, at_most=True))
+    print(line(case, "time ~ edges to the power of", slope, 1.15, at_most=True))
+
+
+CASES = {"peers": peers, "orders": orders, "weights": weights, "epoch": epoch, "memory": memory}
 
 
 def main() -> None:

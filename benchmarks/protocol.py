@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch_geometric.nn import GCNConv
 
+from benchmarks.propagation import PowersGCN, edges_of
 from sobgnn import SobolevOperators
 from sobgnn.paper import data as datafiles
 from sobgnn.paper.results import bootstrap
@@ -37,38 +35,17 @@ SETTING: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Usual(nn.Module):
-    """S-SobGNN from PyG's layers, one for each order; with one order, GCN."""
-
-    def __init__(self, sizes: list[int], orders: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            nn.ModuleList(GCNConv(a, b, normalize=False) for _ in range(orders)) for a, b in pairwise(sizes)
-        )
-        self.mu = nn.ParameterList(torch.full((orders,), 1 / orders) for _ in self.layers)
-
-    def forward(self, x: Tensor, edge_index: Tensor, weights: list[Tensor]) -> Tensor:
-        for i, orders in enumerate(self.layers):
-            parts = [conv(x, edge_index, w) for conv, w in zip(orders, weights, strict=True)]
-            last = i == len(self.layers) - 1
-            x = sum(m * (part if last else part.relu()) for m, part in zip(self.mu[i], parts, strict=True))
-            x = x if last else F.dropout(x, SETTING["dropout"], self.training)
-        return x
-
-
 def one_by_one(lab: DatasetRunner, model: str, seeds: list[int], epochs: int) -> list[float]:
     """Train the seeds one after another; their validation accuracies."""
     alpha = SETTING["alpha"] if model == "S-SobGNN" else 1
     operators = SobolevOperators(lab.data.graph, alpha, SETTING["epsilon"])
-    matrices = [operators.matrix(rho).tocoo() for rho in range(1, alpha + 1)]
-    edge_index = torch.from_numpy(np.stack([matrices[0].col, matrices[0].row])).long().to(lab.device)
-    weights = [torch.from_numpy(m.data).float().to(lab.device) for m in matrices]
+    edge_index, weights = edges_of(operators, lab.device)
     x, y = lab.source.X, torch.from_numpy(lab.data.y).to(lab.device)
     scores = []
     for seed in seeds:
         torch.manual_seed(seed)
         train, validation = (torch.from_numpy(part).to(lab.device) for part in lab.split("10%", seed))
-        network = Usual([x.shape[1], SETTING["hidden"], lab.data.num_classes], alpha).to(lab.device)
+        network = PowersGCN([x.shape[1], SETTING["hidden"], lab.data.num_classes], alpha).to(lab.device)
         optimizer = torch.optim.Adam(network.parameters(), lr=SETTING["lr"], weight_decay=SETTING["weight_decay"])
         best = 0.0
         for epoch in range(1, epochs + 1):

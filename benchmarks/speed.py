@@ -17,8 +17,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,18 +26,11 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from benchmarks.scale_meter import mixture, resident, shown
-from benchmarks.timing import machine
+from benchmarks.timing import machine, timed
 from sobgnn import SobolevClassifier, datasets
 
 FOREST_GOALS, REFIT_GOAL, LOAD_GOAL = {"isolet": 4.0, "digits": 5.0}, 0.25, 3.0
 ROW_GOAL, MANY_GOAL, NEW, FEATURES = 0.005, 2.0, 10_000, 128
-
-
-def timed(call: Callable[[], Any]) -> tuple[float, float]:
-    """Wall time and processor time of a call, in seconds."""
-    wall, processor = time.perf_counter(), time.process_time()
-    call()
-    return time.perf_counter() - wall, time.process_time() - processor
 
 
 def told(what: str, value: float, unit: str = "", goal: float | None = None) -> None:
@@ -73,9 +65,9 @@ def fit_beside_others(name: str, count: int, rounds: int) -> None:
     X, _, given, _ = problem(name)
     fit = lambda: SobolevClassifier(random_state=0, device="cpu").fit(X, given)  # noqa: E731
     fit()  # pays for imports
-    alone = np.median([timed(fit) for _ in range(rounds)], axis=0)
+    alone = np.median([timed(fit)[:2] for _ in range(rounds)], axis=0)
     with busy(count):
-        beside = np.median([timed(fit) for _ in range(rounds)], axis=0)
+        beside = np.median([timed(fit)[:2] for _ in range(rounds)], axis=0)
     print(f"{name}: fit {alone[0]:.2f} s, beside {count} busy processes {beside[0]:.2f} s")
     told(f"{name}: processor time beside them / alone", beside[1] / alone[1], "", LOAD_GOAL)
 
@@ -88,13 +80,13 @@ def fit(name: str, rounds: int) -> None:
     for _ in range(rounds + 1):
         forest = RandomForestClassifier(300, n_jobs=2, random_state=0)
         classifier = SobolevClassifier(random_state=0, warm_start=True, device="cpu")
-        times["forest"].append(timed(lambda own=forest: own.fit(X[known], y[known]).predict_proba(X)))
-        times["fit"].append(timed(lambda own=classifier: own.fit(X, given)))
+        times["forest"].append(timed(lambda own=forest: own.fit(X[known], y[known]).predict_proba(X))[:2])
+        times["fit"].append(timed(lambda own=classifier: own.fit(X, given))[:2])
         right = {
             "fit": (classifier.transduction_ == y)[~known].mean(),
             "forest": (forest.predict(X) == y)[~known].mean(),
         }
-        times["refit"].append(timed(lambda own=classifier: own.fit(X, more)))
+        times["refit"].append(timed(lambda own=classifier: own.fit(X, more))[:2])
     # The first round pays for imports.
     wall, processor = ({key: float(np.median([t[i] for t in v[1:]])) for key, v in times.items()} for i in (0, 1))
     print(f"{name}: fit {wall['fit']:.2f} s ({processor['fit']:.2f} s processor), forest {wall['forest']:.2f} s")
@@ -107,7 +99,7 @@ def fit(name: str, rounds: int) -> None:
 def rows_of(name: str, model: SobolevClassifier, X: np.ndarray) -> None:
     """One new row at a time."""
     model.predict_proba(X[:1])
-    calls = [timed(lambda row=row: model.predict_proba(X[row : row + 1])) for row in range(200)]
+    calls = [timed(lambda row=row: model.predict_proba(X[row : row + 1]))[:2] for row in range(200)]
     told(f"{name}: one row", np.median(calls, axis=0)[0], " s", ROW_GOAL)
 
 
@@ -119,7 +111,7 @@ def many(n: int) -> None:
         model = SobolevClassifier(k=15, method="cells", random_state=0, device="cpu")
         told(f"{name}: fit", timed(lambda: model.fit(X[:n], shown(truth[:n])))[0], " s")
         told(f"{name}: {NEW:,} new, first call", timed(lambda: model.predict_proba(new))[0], " s")
-        again = [timed(lambda: model.predict_proba(new)) for _ in range(3)]
+        again = [timed(lambda: model.predict_proba(new))[:2] for _ in range(3)]
         told(f"{name}: {NEW:,} new, again", np.median(again, axis=0)[0], " s", MANY_GOAL)
         rows_of(name, model, new)
         print(f"{name}: accuracy of new {(model.predict(new) == truth[n:]).mean():.2%}, {resident():.1f} GiB resident")

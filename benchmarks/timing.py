@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -32,6 +33,13 @@ def once(function: Callable[[], object]) -> float:
     end_event.record()
     end_event.synchronize()
     return start_event.elapsed_time(end_event) / 1e3
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Wall time and processor time of a call, in seconds, and what it returns."""
+    wall, processor = time.perf_counter(), time.process_time()
+    done = call()
+    return time.perf_counter() - wall, time.process_time() - processor, done
 
 
 def copy_bandwidth(device: str = "cpu", size: int = 1 << 26) -> float:
