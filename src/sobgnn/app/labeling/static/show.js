@@ -34,6 +34,13 @@ function percent(share) {
   return Math.round(100 * share) + "%";
 }
 
+/** An element with properties and children. */
+function make(tag, properties, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
 /** Change a text only if it is another: a screen reader would say it again. */
 function write(id, text) {
   if ($(id).textContent !== text) $(id).textContent = text;
@@ -117,25 +124,15 @@ function showClasses() {
   const now = JSON.stringify([state.classes, guess]);
   if (now === drawn.classes) return;
   drawn.classes = now;
-  renew($("classes"), state.classes.map((entry) => {
-    const button = document.createElement("button"), key = entry.key;
-    button.type = "button";
-    button.dataset.key = entry.code;
-    button.className = "class" + (entry.code === guess ? " guessed" : "");
-    button.style.setProperty("--class", entry.color);
-    const [kbd, label, number] = ["kbd", "span", "span"].map((tag) => document.createElement(tag));
-    kbd.textContent = key.toUpperCase();
-    kbd.hidden = !key;
-    label.className = "label";
-    label.dir = "auto";
-    label.textContent = entry.name;
-    number.className = "number";
-    number.textContent = count(entry.count);
-    button.title = entry.name;
-    button.setAttribute("aria-label", `${entry.name}, ${many(entry.count, "label")}` + (key ? `, key ${key}` : ""));
+  renew($("classes"), state.classes.map(({ code, name, key, count: labels, color }) => {
+    const button = make("button", { type: "button", className: "class" + (code === guess ? " guessed" : ""), title: name },
+      make("kbd", { hidden: !key }, key.toUpperCase()), make("span", { className: "label", dir: "auto" }, name),
+      make("span", { className: "number" }, count(labels)));
+    button.dataset.key = code;
+    button.style.setProperty("--class", color);
+    button.setAttribute("aria-label", `${name}, ${many(labels, "label")}` + (key ? `, key ${key}` : ""));
     if (key) button.setAttribute("aria-keyshortcuts", key);
-    button.append(kbd, label, number);
-    onClick(button, () => give(entry.code));
+    onClick(button, () => give(code));
     return button;
   }));
 }
@@ -147,9 +144,7 @@ function showPoint() {
   if (current) {
     write("point-title", current.title);
     write("why", REASONS[current.why] || "");
-    const list = document.createElement("dl");
-    for (const part of current.content) list.append(...field(part));
-    $("content").append(list);
+    $("content").append(make("dl", {}, ...current.content.flatMap(field)));
     $("work").scrollTop = 0;
     const { top, bottom } = $("point").getBoundingClientRect();
     if (top < 0 && bottom > 0) $("point").scrollIntoView(); // a narrow window, which does not show the map now
@@ -169,30 +164,18 @@ function showPoint() {
 }
 
 function field(part) {
-  const [name, value] = [document.createElement("dt"), document.createElement("dd")];
-  name.textContent = part.name;
   if (part.kind === "picture") {
-    const image = document.createElement("img");
-    image.src = "picture/" + current.row;
-    image.alt = `Picture of ${current.title}`;
+    const image = make("img", { alt: `Picture of ${current.title}` }), value = make("dd", {}, image);
     image.addEventListener("load", () => {
       image.className = Math.max(image.naturalWidth, image.naturalHeight) < 200 ? "tiny" : "";
     });
     image.addEventListener("error", () => explainPicture(image.src, value));
-    value.append(image);
+    image.src = "picture/" + current.row;
     return [value];
   }
-  value.textContent = part.value;
-  value.dir = "auto";
-  if (part.value.length > 60) value.className = "long";
-  if (part.more) {
-    const cut = document.createElement("p");
-    cut.className = "small";
-    cut.dir = "ltr";
-    cut.textContent = `… ${count(part.more)} more ${part.more === 1 ? "character" : "characters"}`;
-    value.append(cut);
-  }
-  return [name, value];
+  const value = make("dd", { dir: "auto", className: part.value.length > 60 ? "long" : "" }, part.value);
+  if (part.more) value.append(make("p", { className: "small", dir: "ltr" }, `… ${many(part.more, "more character")}`));
+  return [make("dt", {}, part.name), value];
 }
 
 /** The guess, or what to press. */
@@ -338,19 +321,14 @@ function renew(place, elements) {
 
 function fill(list, rows) {
   renew(list, rows.map((entry) => {
-    const item = document.createElement("li"), button = document.createElement("button"), label = document.createElement("span");
-    button.type = "button";
+    const label = make("span", { className: "label" }, entry.label === null ? "" : ` · ${nameOf(entry.label)}`);
+    const button = make("button", { type: "button", dir: "auto" }, entry.excerpt, label);
     button.dataset.key = entry.row;
-    button.dir = "auto";
-    label.className = "label";
-    label.textContent = entry.label === null ? "" : ` · ${nameOf(entry.label)}`;
-    button.append(entry.excerpt, label);
     button.addEventListener("click", () => {
       $("point").focus(); // Enter accepts the guess
       endSearch();
       act(() => openRow(entry.row));
     });
-    item.append(button);
-    return item;
+    return make("li", {}, button);
   }));
 }
