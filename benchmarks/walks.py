@@ -148,7 +148,7 @@ def label() -> Callable[[], Any]:
     labeling, guard = page.labeling, Guard(application(page.labeling), "token", 1)
     for code in range(2):
         labeling.store.label([code, code + 2], labeling.store.add_class(f"class {code}"))
-    while not (labeling.model.predictions and labeling.model.predictions.codes is not None):
+    while not labeling.model.predictions.guessing:
         time.sleep(0.05)
     labeling.model._due = lambda: None  # a fit is another walk
     sent = [(b"host", b"localhost:1"), (b"origin", b"http://localhost:1"), (b"content-type", b"application/json")]

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from sobgnn.app.labeling.launch import open_page
-from sobgnn.app.labeling.model import Predictions
+from sobgnn.app.labeling.trainer import Predictions
 
 
 class Fake:
@@ -34,7 +34,7 @@ class Fake:
         suggested = [row for row in range(self.rows) if row not in taken][:40]
         used = np.unique(codes[labeled])
         if len(used) < 2:
-            return Predictions(suggested)
+            return Predictions.none(self.rows, suggested)
         place = np.arange(self.rows) % len(used)
         return Predictions(
             suggested,

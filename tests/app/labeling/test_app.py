@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import shutil
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,9 +15,9 @@ import pytest
 
 from sobgnn.app.labeling import app
 from sobgnn.app.labeling.launch import open_page
-from sobgnn.app.labeling.model import Predictions
 from sobgnn.app.labeling.progress import Fit
 from sobgnn.app.labeling.store import Store
+from sobgnn.app.labeling.trainer import Predictions
 from tests.app.labeling.conftest import Client, wait_until
 from tests.app.labeling.fake_model import Fake, serve
 
@@ -339,8 +340,14 @@ def test_labels_are_exported_and_a_formula_is_made_harmless_in_csv_alone(client,
 
 def test_labels_csv_that_cannot_be_written_is_said_and_the_model_goes_on(client, page):
     add_classes(client, "a", "b")
-    (page.folder / "labels.csv").unlink(missing_ok=True)
-    (page.folder / "labels.csv").mkdir()
+
+    def blocked():  # a fit may write the file meanwhile
+        (page.folder / "labels.csv").unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (page.folder / "labels.csv").mkdir()
+        return (page.folder / "labels.csv").is_dir()
+
+    wait_until(blocked)
     for number in range(2):
         client.post("label", {"rows": [3 * number], "class": 0})
         client.post("label", {"rows": [3 * number + 1], "class": 1})
@@ -469,7 +476,7 @@ def test_rows_drawn_at_random_are_shown_where_the_first_suggestions_take_long(ti
 def test_after_a_merge_predictions_have_not_changed_audits_are_still_right_and_colors_stay(tmp_path):
     store = Store(tmp_path)
     store.begin({"fingerprint": "abc"}, ["a", "b", "c"], np.full(400, -1))
-    model = SimpleNamespace(predictions=None, status=dict)
+    model = SimpleNamespace(predictions=Predictions.none(400), status=dict)
     labeling = app.Labeling(SimpleNamespace(name="x", rows=400), store, model)
     truth = np.arange(400) % 3
 
@@ -481,7 +488,7 @@ def test_after_a_merge_predictions_have_not_changed_audits_are_still_right_and_c
         store.label([row], int(truth[row]), audit=row < 2, guess=int(truth[row]))
         if row % 5 == 4:
             fit()
-    model.predictions = Predictions([], held_out={0: 0, 1: 2}, version=1)
+    model.predictions = replace(model.predictions, held_out={0: 0, 1: 2}, version=1)
     assert labeling.progress()["advice"]["enough"]
     assert (labeling.progress()["audit"]["right"], labeling.progress()["audit"]["judged"]) == (1, 2)
     colors = [entry["color"] for entry in labeling.state()["classes"]]

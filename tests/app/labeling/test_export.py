@@ -7,7 +7,7 @@ import json
 import numpy as np
 from PIL import Image
 
-from sobgnn.app.labeling.export import count_formulas, export, labels_csv
+from sobgnn.app.labeling.export import export
 from sobgnn.app.labeling.rows import open_source
 from sobgnn.app.labeling.store import Store
 
@@ -61,11 +61,3 @@ def test_pictures_without_files_are_in_the_export(tmp_path):
     head, _, content = data["image"].partition(",")
     assert (shown, head) == ("image", "data:image/png;base64")
     assert Image.open(io.BytesIO(base64.b64decode(content))).size == (64, 64)
-
-
-def test_cells_that_get_a_mark_are_counted(tmp_path):
-    (tmp_path / "rows.csv").write_text("id,a\n" + "".join(f"{'=' if i < 2 else ''}R{i},{i}\n" for i in range(5)))
-    source = open_source(str(tmp_path / "rows.csv"), identity="id")
-    store = labeled(source, tmp_path / "run", ["@home", "away"], [0, 1, 0, 1])
-    assert count_formulas(source, store) == 4
-    assert labels_csv(source, store).count(b"'") == 4

@@ -161,13 +161,6 @@ def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(
     assert f"There is no column {name!r}; starting without labels." in capsys.readouterr().out
 
 
-def test_a_label_column_of_another_name_is_new(tickets, tmp_path):
-    for name in ("section", "tag", "t", "minute marks"):
-        page = open_page(str(tickets), name, folder=tmp_path / name, trainer=Fake)
-        page.close()
-        assert page.labels() == 120 * [None]
-
-
 def test_a_run_names_no_data(tickets, tmp_path, capsys):
     open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).close()
     assert str(tickets.parent).encode() not in (tmp_path / "run" / "labels.db").read_bytes()
@@ -370,21 +363,6 @@ def test_a_folder_with_a_table_of_ones_own_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="holds another table"):
         sobgnn.label(pl.DataFrame({"a": [1.0, 2.0]}), folder=tmp_path)
     assert (tmp_path / "data.parquet").read_bytes() == before
-
-
-def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
-    file = tmp_path / "rows.csv"
-    file.write_text("a,b,team\n" + "".join(f"{i},{i % 7},{'x' if i % 2 else 'y'}\n" for i in range(40)))
-    open_page(str(file), "team", drop=["b"], folder=tmp_path / "run", trainer=Fake).close()
-    page = open_page(str(file), folder=tmp_path / "run", trainer=Fake)
-    try:
-        # No label, nothing dropped.
-        assert page.labeling.source.table.encoding.encoder.feature_names_in_.tolist() == ["a"]
-        page.labeling.store.label([0], 0)
-    finally:
-        page.close()
-    with pytest.raises(ValueError, match="labeled with another --label: team"):
-        open_page(str(file), "b", folder=tmp_path / "run", trainer=Fake)
 
 
 def test_a_run_whose_store_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp_path, capsys):

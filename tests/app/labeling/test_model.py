@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from sobgnn.app.labeling.launch import open_page
-from sobgnn.app.labeling.model import Trainer
 from sobgnn.app.labeling.rows import open_source
+from sobgnn.app.labeling.trainer import Trainer
 from sobgnn.app.runs.page.map import plane_layout
 from tests.app.labeling.conftest import LONGEST, Client
 from tests.app.labeling.fake_model import Fake

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from sobgnn.app.labeling.labels import Label
-from sobgnn.app.labeling.progress import Fit, advice, audit, curve, sample
+from sobgnn.app.labeling.progress import Fit, advice, audit, curve
 
 
 def fit(labels, predicted, accuracy=0.8, chosen=None):
@@ -26,7 +26,7 @@ def test_what_is_missing_before_more_labels_can_be_judged_is_said():
     same = np.zeros(100)
     assert advice([]) == (False, "Too early to say whether more labels would help.")
     for fits in ([fit(10, same), fit(20, same)], [fit(20, same), fit(49, same)]):
-        assert advice(fits) == (False, "Too early to say whether more labels would help: that takes 50.")
+        assert advice(fits) == (False, "Too early to say whether more labels would help: that takes 50 labels.")
     later = "Whether more labels would help shows after {} more: twice as many as the first fit here had."
     assert advice([fit(128, same)]) == (False, later.format(128))  # DATA had them
     assert advice([fit(128, same), fit(200, same)]) == (False, later.format(56))
@@ -60,8 +60,3 @@ def test_the_audit_counts_rows_drawn_at_random_alone():
 
 def test_the_curve_has_an_interval_where_accuracy_is_known():
     assert curve([fit(5, [0], None), fit(15, [0], 0.7)]) == [{"labels": 15, "accuracy": 0.7, "interval": (0.4, 0.9)}]
-
-
-def test_predictions_of_the_same_rows_are_compared():
-    assert (sample(np.arange(20_000)) == sample(np.arange(20_000))).all()
-    assert len(set(sample(np.arange(20_000)).tolist())) == 5000

@@ -108,11 +108,6 @@ def test_a_folder_of_other_data_is_refused(tmp_path, fingerprint):
     opened(tmp_path).close()  # the refusal let go of the lock
 
 
-def test_a_second_store_on_one_folder_is_refused(store):
-    with pytest.raises(ValueError, match="being labeled in another window or process"):
-        Store(store.folder)
-
-
 def test_what_makes_no_sense_is_refused_and_not_written(store):
     for wrong in ([], [10], [-1], [True], ["1"], "12", [1.0], None):
         with pytest.raises(ValueError, match=r"[Rr]ow"):

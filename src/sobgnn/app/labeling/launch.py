@@ -19,10 +19,11 @@ import uvicorn
 
 from sobgnn._system.files import atomic_file, check_inside
 from sobgnn.app.labeling.app import Labeling, application
-from sobgnn.app.labeling.model import Model, Trainer
+from sobgnn.app.labeling.model import Model
 from sobgnn.app.labeling.rows import check_new_label, open_source
 from sobgnn.app.labeling.security import Guard, Idle
 from sobgnn.app.labeling.store import STORE, Store
+from sobgnn.app.labeling.trainer import Trainer
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.meaning import ModelRecord, check_same
@@ -200,12 +201,9 @@ def open_page(
             check_inside(path, folder)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
-    # Absolute paths, for resuming from another folder.
-    paths = {
-        name: str(value.absolute()) if isinstance(value, Path) else value for name, value in (reading or {}).items()
-    }
-    models = {"text_model": paths.pop("text_model", "auto"), "image_model": paths.pop("image_model", None)}
-    asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": paths}
+    models: dict[str, Any] = {"text_model": "auto", "image_model": None, **(reading or {})}
+    others = {name: models.pop(name) for name in list(models) if name not in FINDERS}
+    asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": others}
     with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
         folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
         store = None

@@ -61,7 +61,7 @@ def advice(fits: Sequence[Fit]) -> tuple[bool, str]:
     now = fits[-1]
     if now.chosen < FEWEST:
         why = " Labels that were given at once, on the map, count as one." if now.labels >= FEWEST else ""
-        return False, f"{begin}: that takes {FEWEST}.{why}"
+        return False, f"{begin}: that takes {FEWEST} labels.{why}"
     # A sample of another size was drawn by another version of this program.
     known = [fit for fit in fits if fit.predicted.shape == now.predicted.shape]
     earlier = [fit for fit in known if 2 * fit.chosen <= now.chosen]

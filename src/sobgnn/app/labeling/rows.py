@@ -164,26 +164,21 @@ def _read(path: Path) -> Shown:
             warnings.simplefilter("ignore")  # about many pixels, which are counted here
             image = Image.open(path, formats=FORMATS)
         with image:
-            held = path.stat()
-            plain = image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE
-            if plain and held.st_size <= LARGEST_FILE:
-                return path.read_bytes(), f"image/{str(image.format).lower()}"
-            size = image.size
+            kind, size, held = image.format, image.size, path.stat()
             image.draft("RGB", (LARGEST_SIDE, LARGEST_SIDE))  # a JPEG is decoded at a fraction of its size
-            if math.prod(image.size) > MOST_PIXELS:
-                most = MOST_PIXELS // 10**6
-                raise ValueError(
-                    f"It has {size[0]:,} × {size[1]:,} pixels; at most {most} million can be shown. The model still "
-                    "uses it."
-                )
-            kind = "JPEG" if image.format == "JPEG" else "PNG"
-    except ValueError:
-        raise
+            pixels = math.prod(image.size)
     except Image.DecompressionBombError:
         raise ValueError("It has too many pixels to be shown.") from None
     except Exception:  # a damaged picture can make Pillow raise anything
         raise ValueError("The file is not a readable picture.") from None
-    return _reduced(path, kind, held.st_mtime_ns, held.st_size)
+    if kind in ("PNG", "JPEG") and max(size) <= LARGEST_SIDE and held.st_size <= LARGEST_FILE:
+        return path.read_bytes(), f"image/{kind.lower()}"
+    if pixels > MOST_PIXELS:
+        raise ValueError(
+            f"It has {size[0]:,} × {size[1]:,} pixels; at most {MOST_PIXELS // 10**6} million can be shown. The model "
+            "still uses it."
+        )
+    return _reduced(path, "JPEG" if kind == "JPEG" else "PNG", held.st_mtime_ns, held.st_size)
 
 
 @lru_cache(maxsize=8)

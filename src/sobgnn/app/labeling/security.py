@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -92,9 +93,7 @@ class Guard:
 
         rest = scope["path"][1 + len(self._token) :]
         if not rest:  # relative addresses need the last slash
-            headers = [(b"location", b"/" + self._token + b"/"), (b"content-length", b"0")]
-            await answer({"type": "http.response.start", "status": 308, "headers": headers})
-            await answer({"type": "http.response.body"})
+            await RedirectResponse(scope["path"] + "/", 308)(scope, replayed, answer)
             return
         await self.app({**scope, "path": rest, "raw_path": rest.encode()}, replayed, answer)
 
