@@ -69,54 +69,38 @@ def learned_loops(make):
     assert conv.log_epsilon.grad.abs() > 0
 
 
-def explainer(make):
+def explain(model, algorithm, kind, **masks):
+    """The edge mask of node 3."""
     edge_index, edge_weight = edges()
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
-    explain = Explainer(
-        make(6, 4),
-        GNNExplainer(epochs=3),
-        explanation_type="model",
-        node_mask_type="attributes",
-        edge_mask_type="object",
-        model_config=config,
-    )
-    mask = explain(rows(), edge_index, edge_weight=edge_weight, index=3).edge_mask
+    given = {"explanation_type": kind, "edge_mask_type": "object", "model_config": config}
+    explainer = Explainer(model, algorithm, **given, **masks)
+    call = {"x": rows(), "edge_index": edge_index, "edge_weight": edge_weight}
+    if kind == "phenomenon":
+        call["target"] = torch.zeros(NODES, dtype=torch.long)
+    if isinstance(algorithm, PGExplainer):
+        for epoch in range(2):
+            algorithm.train(epoch, explainer.model, index=3, **call)
+    mask = explainer(index=3, **call).edge_mask
     assert mask.shape == edge_weight.shape
+    return mask
+
+
+def explainer(make):
+    mask = explain(make(6, 4), GNNExplainer(epochs=3), "model", node_mask_type="attributes")
     assert mask.max() > 0
 
 
 def learned_explainer(make):
-    edge_index, edge_weight = edges()
-    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
-    learner = PGExplainer(epochs=2)
-    explain = Explainer(
-        make(6, 4), learner, explanation_type="phenomenon", edge_mask_type="object", model_config=config
-    )
-    target = torch.zeros(NODES, dtype=torch.long)
-    for epoch in range(2):
-        learner.train(epoch, explain.model, rows(), edge_index, target=target, index=3, edge_weight=edge_weight)
-    mask = explain(rows(), edge_index, edge_weight=edge_weight, target=target, index=3).edge_mask
-    assert mask.shape == edge_weight.shape
+    explain(make(6, 4), PGExplainer(epochs=2), "phenomenon")
 
 
 def mask_explainer(make):
     torch.manual_seed(0)
-    edge_index, edge_weight = edges()
     model = torch.nn.Module()
     model.first, model.second = make(6, 6), make(6, 4)
     model.forward = lambda x, edge_index, edge_weight: model.second(model.first(x, edge_index, edge_weight), edge_index)
-    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
-    explain = Explainer(
-        model,
-        GraphMaskExplainer(2, epochs=3, log=False),
-        explanation_type="phenomenon",
-        node_mask_type="attributes",
-        edge_mask_type="object",
-        model_config=config,
-    )
-    target = torch.zeros(NODES, dtype=torch.long)
-    mask = explain(rows(), edge_index, edge_weight=edge_weight, target=target, index=3).edge_mask
-    assert mask.shape == edge_weight.shape
+    explain(model, GraphMaskExplainer(2, epochs=3, log=False), "phenomenon", node_mask_type="attributes")
 
 
 def functional_gradient(make):

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from sobgnn.operators import SobolevOperators, SobolevRows
+from sobgnn.operators import EdgeOperators, SobolevOperators, SobolevRows
 from tests.oracle import epsilons, graphs, random_graph, sobolev_operator
 
 TINY = float(np.finfo(np.float32).tiny)
@@ -177,6 +177,16 @@ def test_a_signal_that_does_not_fit_is_refused(path5, H, error, message):
         ops.propagate(H)
     with pytest.raises(error, match=message):
         ops.rows(torch.tensor([0, 1])).propagate(H)
+
+
+@pytest.mark.parametrize(("epsilon", "bound"), [(1e-300, 1e-30), (1e-45, 1e-30), (1e39, 1e30), (1e300, 1e30)])
+def test_an_epsilon_past_float32_acts_as_one_that_outweighs_all_edges_or_none(graph30, epsilon, bound):
+    x, some = signal(30, 4, torch.float32), torch.tensor([3, 9])
+    ops, like = SobolevOperators(graph30, 3, epsilon), SobolevOperators(graph30, 3, bound)
+    torch.testing.assert_close(ops.propagate(x), like.propagate(x))
+    torch.testing.assert_close(ops.rows(some).propagate(x), like.rows(some).propagate(x))
+    edges = EdgeOperators(*graph30.edges(), 30, 3, epsilon)
+    torch.testing.assert_close(edges.propagate(x), like.propagate(x))
 
 
 def test_float16_signals_are_summed_in_float32(graph30):
