@@ -144,10 +144,11 @@ def test_weights_of_one_warn_in_every_form_and_at_the_callers_line(graph30, x, f
         conv(x, edge_index, ones * 0.5)
 
 
-def test_weights_of_a_model_and_of_a_layer_have_the_gradient_of_the_graph(graph30, x):
+@pytest.mark.parametrize("options", [{}, {"normalize": "row"}])
+def test_weights_of_a_model_have_the_gradient_of_the_graphs(graph30, x, options):
     edge_index, edge_weight = graph30.edges()
     torch.manual_seed(0)
-    model = SSobGNN(4, 6, 3, alpha=2).eval()
+    model = SSobGNN(4, 6, 3, alpha=2, **options).eval()
     gradients = []
     for make in (
         lambda w: (edge_index, w),

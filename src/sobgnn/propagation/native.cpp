@@ -316,9 +316,7 @@ template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &grad
 template <class T>
 void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads, int level) {
   const auto dots = kernel<T>(level).row_dots;
-  const int64_t block = 4096, blocks = (rows + block - 1) / block;
-  const auto body = [&](int64_t b) { dots(x, y, out, width, b * block, std::min((b + 1) * block, rows)); };
-  sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);
+  sobgnn::for_each_block(rows, 4096, threads, [&](int64_t begin, int64_t end) { dots(x, y, out, width, begin, end); });
 }
 
 }  // namespace

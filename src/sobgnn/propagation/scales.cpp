@@ -81,23 +81,19 @@ void backward(const int64_t *indptr, const T *weight, const T *scale, const T *g
 
 }  // namespace
 
-#define DEFINE(T, NAME)                                                                                             \
-  SOBGNN_EXPORT void sobgnn_scales_##NAME(const int64_t *indptr, const T *weight, T *scale, int64_t rows, int64_t alpha,   \
-                                   double epsilon, int by_rows, int threads) {                                      \
-    const int64_t blocks = (rows + block - 1) / block;                                                              \
-    const auto body = [&](int64_t b) {                                                                              \
-      forward(indptr, weight, b * block, std::min((b + 1) * block, rows), alpha, epsilon, by_rows != 0, scale);     \
-    };                                                                                                              \
-    sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);                                                  \
-  }                                                                                                                 \
-  SOBGNN_EXPORT void sobgnn_scales_backward_##NAME(const int64_t *indptr, const T *weight, const T *scale, const T *grad,  \
-                                            T *to_weight, int64_t rows, int64_t alpha, int by_rows, int threads) {  \
-    const int64_t blocks = (rows + block - 1) / block;                                                              \
-    const auto body = [&](int64_t b) {                                                                              \
-      backward(indptr, weight, scale, grad, b * block, std::min((b + 1) * block, rows), alpha, by_rows != 0,        \
-               to_weight);                                                                                          \
-    };                                                                                                              \
-    sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);                                                  \
+#define DEFINE(T, NAME)                                                                                               \
+  SOBGNN_EXPORT void sobgnn_scales_##NAME(const int64_t *indptr, const T *weight, T *scale, int64_t rows,             \
+                                          int64_t alpha, double epsilon, int by_rows, int threads) {                  \
+    sobgnn::for_each_block(rows, block, threads, [&](int64_t begin, int64_t end) {                                    \
+      forward(indptr, weight, begin, end, alpha, epsilon, by_rows != 0, scale);                                       \
+    });                                                                                                               \
+  }                                                                                                                   \
+  SOBGNN_EXPORT void sobgnn_scales_backward_##NAME(const int64_t *indptr, const T *weight, const T *scale,            \
+                                                   const T *grad, T *to_weight, int64_t rows, int64_t alpha,          \
+                                                   int by_rows, int threads) {                                        \
+    sobgnn::for_each_block(rows, block, threads, [&](int64_t begin, int64_t end) {                                    \
+      backward(indptr, weight, scale, grad, begin, end, alpha, by_rows != 0, to_weight);                              \
+    });                                                                                                               \
   }
 
 DEFINE(float, f32)

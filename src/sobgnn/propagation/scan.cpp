@@ -184,10 +184,8 @@ SOBGNN_EXPORT void sobgnn_scan_f32(const float *points, const float *squares, co
 #define DEFINE(T, NAME)                                                                                              \
   SOBGNN_EXPORT void sobgnn_measure_##NAME(const T *points, const T *queries, const int32_t *list, double *out,      \
                                            int64_t rows, int64_t width, int64_t most, int threads) {                 \
-    constexpr int64_t part = 1024;                                                                                   \
-    sobgnn::for_each_part((rows + part - 1) / part, threads, [&](int64_t p) {                                        \
-      sobgnn::dispatch<Measure<T>>(points, queries, list, out, width, most, p * part,                                \
-                                   std::min(rows, (p + 1) * part));                                                  \
+    sobgnn::for_each_block(rows, 1024, threads, [&](int64_t begin, int64_t end) {                                    \
+      sobgnn::dispatch<Measure<T>>(points, queries, list, out, width, most, begin, end);                             \
     });                                                                                                              \
   }
 

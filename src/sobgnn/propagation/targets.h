@@ -81,4 +81,13 @@ template <class F> void for_each_part(int64_t parts, int threads, const F &body)
   for (int64_t part = 0; part < parts; ++part) body(part);
 }
 
+// body(begin, end) for blocks of the rows, likewise.
+template <class F> void for_each_block(int64_t rows, int64_t block, int threads, const F &body) {
+  const int64_t blocks = (rows + block - 1) / block;
+  for_each_part(blocks, blocks > 1 ? threads : 1, [&](int64_t b) {
+    const int64_t end = (b + 1) * block;
+    body(b * block, end < rows ? end : rows);
+  });
+}
+
 }  // namespace sobgnn

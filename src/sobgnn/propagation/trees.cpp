@@ -69,15 +69,9 @@ void add(const Nodes &nodes, const int32_t *root, int64_t trees, const T *value,
                                         const T *value, const int32_t *target, double *out, int64_t rows,            \
                                         int64_t width, int64_t trees, int64_t values, int64_t classes, int threads) { \
     const Nodes nodes = {column, left, right, threshold};                                                            \
-    const int64_t blocks = (rows + block - 1) / block;                                                               \
-    const auto body = [&](int64_t b) {                                                                               \
-      add(nodes, root, trees, value, values, target, x, width, b * block, std::min((b + 1) * block, rows), out,      \
-          classes);                                                                                                  \
-    };                                                                                                               \
-    if (threads > 1 && blocks > 1)                                                                                   \
-      sobgnn::for_each_part(blocks, threads, body);                                                                  \
-    else                                                                                                             \
-      for (int64_t b = 0; b < blocks; ++b) body(b);                                                                  \
+    sobgnn::for_each_block(rows, block, threads, [&](int64_t begin, int64_t end) {                                   \
+      add(nodes, root, trees, value, values, target, x, width, begin, end, out, classes);                            \
+    });                                                                                                              \
   }
 
 DEFINE(float, f32)
