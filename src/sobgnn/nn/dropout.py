@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn._system import pooled
-from sobgnn.propagation.native import backend, call
+from sobgnn.propagation.native import backend, call, empty
 
 # Odd multipliers of 32-bit mixing functions with low bias; as signed numbers, since torch's int32 wraps.
 _FIRST, _SECOND = 0x7FEB352D, 0x846CA68B - 2**32
@@ -61,7 +60,7 @@ def drop_by_hash(h: Tensor, rows: Tensor, rate: float) -> Tensor:
     columns = column_hashes(h.shape[-1], h.device)
     threshold, factor = int(rate * 2**32) - 2**31, 1 / (1 - rate)
     if backend(h) == "native" and h.dtype in (torch.float32, torch.float64):
-        out = pooled.empty(h, h.shape)
+        out = empty(h, h.shape)
         call("sobgnn_drop", h.dtype, h, rows, columns, out, rows.numel(), columns.numel(), threshold, factor)
         return out
     return h * (kept(rows, columns, threshold) * factor).to(h.dtype)

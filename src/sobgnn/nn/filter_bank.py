@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sobgnn._system import pooled
-from sobgnn.propagation.native import backend, call
+from sobgnn.propagation.native import backend, call, empty
 from sobgnn.propagation.ops import is_batched
 
 
@@ -131,7 +130,7 @@ def bias_relu_mix(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: 
 def bias_relu_mix_backward(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to product [n, w], bias [w] and mu [w]."""
     if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
-        found = (pooled.empty(product, product.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
+        found = (empty(product, product.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
         call("sobgnn_combine_backward", product.dtype, product, grad, mu, *found, *product.shape, relu)
         return found
     to_product = grad * mu

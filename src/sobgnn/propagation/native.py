@@ -1,5 +1,7 @@
 """Which backend serves a tensor, and the first of them: the compiled C++/OpenMP kernels, reached through ctypes.
 
+Large results on the CPU reuse the memory of those that are gone (:func:`empty`).
+
 The environment variable ``SOBGNN_CPU`` ("plain", "avx2" or "avx512"), read once per process, holds every kernel to at
 most that instruction set: one machine can then run what another would.
 """
@@ -9,7 +11,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.machinery
+import math
+import mmap
 import os
+import threading
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +25,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn._system import pooled
 from sobgnn._system.packages import installed
 from sobgnn.propagation.csr import SobolevCSR
 from sobgnn.propagation.portable import unscaled
@@ -27,6 +33,17 @@ from sobgnn.propagation.portable import unscaled
 # the one it is held to. Off x86 there is only "plain", whose vectors are the processor's own.
 LEVELS = {"plain": 1, "avx2": 2, "avx512": 3}
 MISSING = "The compiled kernel of sobgnn.propagation is not installed."
+
+# The C library may return a large block to the system and allocate it again, cleared page by page: this costs a quarter
+# of filling it, and more on some virtual machines. glibc always does this from 32 MB, and below that if the block was
+# at the end of its heap; so results of at least two huge pages reuse their pages.
+SMALLEST_POOLED = 4 << 20
+# Bytes of pages kept while no tensor uses them.
+MOST_KEPT = 512 << 20
+_PAGE = 2 << 20  # a huge page
+
+_lock = threading.RLock()
+_free: list[mmap.mmap] = []
 
 
 def backend(tensor: Tensor | None = None) -> str:
@@ -74,6 +91,39 @@ def instruction_set() -> str:
     return next(name for name, level in LEVELS.items() if level == number)
 
 
+def empty(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """An uninitialized tensor like ``x``; large ones on the CPU reuse the pages of freed results."""
+    size = math.prod(shape) * x.element_size()
+    if x.device.type != "cpu" or size <= SMALLEST_POOLED or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return x.new_empty(shape)
+    pages = _take(size)
+    # The tensor's storage holds the view as long as anything refers to it, such as views of the tensor or autograd.
+    view = memoryview(pages)
+    # Shaped in place: a view of it, made in an operator, could not be changed in place by those who get it.
+    tensor = torch.frombuffer(view, dtype=x.dtype, count=math.prod(shape)).resize_(tuple(shape))
+    weakref.finalize(view, _give_back, pages).atexit = False
+    return tensor
+
+
+def _take(size: int) -> mmap.mmap:
+    """Pages for ``size`` bytes: free ones that are not much larger, or new ones."""
+    with _lock:
+        for index, pages in enumerate(_free):
+            if size <= len(pages) <= size + size // 4 + _PAGE:
+                return _free.pop(index)
+    pages = mmap.mmap(-1, -(-size // _PAGE) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
+
+
+def _give_back(pages: mmap.mmap) -> None:
+    """Keep the most recently used pages, up to the limit; the rest returns to the system."""
+    with _lock:
+        _free.insert(0, pages)
+        while sum(map(len, _free)) > MOST_KEPT:
+            _free.pop()
+
+
 def run(
     csr: SobolevCSR,
     x: Tensor,
@@ -111,7 +161,7 @@ def gradients(
     if spare:  # else it would still copy
         x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
     x, y, g = (tensor.contiguous() for tensor in (x, y, g))
-    to_weight, to_x = pooled.empty(x, csr.weight.shape), pooled.empty(x, x.shape)
+    to_weight, to_x = empty(x, csr.weight.shape), empty(x, x.shape)
     to_row_scale = unscaled(_dots(g, y, level), csr.row_scale[:, 1:])
     call("sobgnn_gradient", dtype, x.dim() == 3, *_problem(csr, x), x, g, to_weight, level=level)
     back = csr.transposed()

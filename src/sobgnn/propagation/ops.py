@@ -37,7 +37,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn._system import pooled
 from sobgnn.propagation import native, portable
 from sobgnn.propagation.csr import SobolevCSR
 from sobgnn.propagation.native import backend
@@ -261,7 +260,7 @@ def _propagation(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) 
 
     def compute(*arguments: Any) -> Tensor:
         *csr, x = arguments
-        return propagate_into(SobolevCSR._make(csr), x, pooled.empty(x, shape(csr, x)))
+        return propagate_into(SobolevCSR._make(csr), x, native.empty(x, shape(csr, x)))
 
     def fake(*arguments: Any) -> Tensor:
         *csr, x = arguments

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn._system import pooled as results
+from sobgnn.propagation import native as results
 
-LARGE = (results.SMALLEST // 4 + 1000,)
+LARGE = (results.SMALLEST_POOLED // 4 + 1000,)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def test_pages_stay_while_a_view_or_a_gradient_needs_them() -> None:
 
 
 def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "KEPT", 2 * results.SMALLEST)
+    monkeypatch.setattr(results, "MOST_KEPT", 2 * results.SMALLEST_POOLED)
     made = [results.empty(torch.empty(0), LARGE) for _ in range(4)]
     del made
     assert len(results._free) == 1
