@@ -250,5 +250,4 @@ def csr_tensors(csr: Any) -> tuple[Tensor, Tensor, Tensor]:
     indices = csr.indices
     if indices.dtype == np.int64 and csr.shape[0] < 2**31:
         indices = indices.astype(np.int32)
-    weight = np.require(csr.data, requirements="W")  # a copy of what is mapped for reading alone
-    return torch.from_numpy(csr.indptr.astype(np.int64)), torch.from_numpy(indices), torch.from_numpy(weight)
+    return torch.from_numpy(csr.indptr.astype(np.int64)), torch.from_numpy(indices), torch.from_numpy(csr.data)

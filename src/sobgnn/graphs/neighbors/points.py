@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +25,13 @@ _LARGEST = 1e37  # above it float32 distances overflow
 _SMALLEST = 1e-30  # of the largest entry: below it they lose digits
 
 
-def check_points(X: Any, name: str = "X", *, cosine: bool = False) -> tuple[Any, float]:
+def check_points(X: Any, *, cosine: bool) -> tuple[Any, float]:
     """X as a 2-D numpy array, torch tensor or CSR matrix of finite real numbers, and its largest magnitude.
 
     Copies only what it must.
 
     Args:
         X: What was given for points.
-        name: What errors call it.
         cosine: Whether only directions count, so that values may have any size.
 
     Raises:
@@ -41,46 +40,40 @@ def check_points(X: Any, name: str = "X", *, cosine: bool = False) -> tuple[Any,
     """
     if isinstance(X, Tensor):
         if X.layout != torch.strided:
-            raise TypeError(f"`{name}` must be a dense tensor or a scipy sparse matrix, but got {X.layout}.")
+            raise TypeError(f"`X` must be a dense tensor or a scipy sparse matrix, but got {X.layout}.")
         X = X.detach()
-        real = not X.is_complex()
+    elif sp.issparse(X):
+        X = X.tocsr()
     else:
-        if sp.issparse(X):
-            X = X.tocsr()
-        else:
-            if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-                X = _frame_values(X, name)
-            if np.ma.is_masked(X):
-                _refuse_rows(
-                    np.flatnonzero(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)), name, "masked entries"
-                )
-            # asanyarray would keep matrix subclasses; asarray keeps a memory map's buffer unread.
-            X = np.asarray(X)
-        real = X.dtype.kind in "fiub"
+        if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+            X = _frame_values(X)
+        if np.ma.is_masked(X) and X.dtype.kind in "fiub":
+            X = X.astype(np.float64).filled(np.nan)
+        X = np.asarray(X)  # keeps a memory map's buffer unread
+    real = not X.is_complex() if isinstance(X, Tensor) else X.dtype.kind in "fiub"
     if not real:
-        raise TypeError(f"`{name}` must be numeric, but got dtype {X.dtype}. Encode it as numbers first.")
+        raise TypeError(f"`X` must be numeric, but got dtype {X.dtype}. Encode it as numbers first.")
     if len(X.shape) != 2:
         raise ValueError(
-            f"`{name}` must have two dimensions (rows, features), but got shape {tuple(X.shape)}."
+            f"`X` must have two dimensions (rows, features), but got shape {tuple(X.shape)}."
             + (" Reshape it with X.reshape(-1, 1)." if len(X.shape) == 1 else "")
         )
     if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ValueError(f"`{name}` is empty: its shape is {tuple(X.shape)}. Give at least one row and feature.")
-    largest = _finite_peak(X, name)
+        raise ValueError(f"`X` is empty: its shape is {tuple(X.shape)}. Give at least one row and feature.")
+    largest = peak(X)
     if not cosine and largest > _LARGEST:
         raise ValueError(
-            f"{name} has values up to {largest:.2g}: their distances overflow float32. Rescale {name}, for "
+            f"X has values up to {largest:.2g}: their distances overflow float32. Rescale X, for "
             "example to unit variance."
         )
     if not cosine and 0 < largest < _SMALLEST:
         raise ValueError(
-            f"{name} has no value above {largest:.2g}: distances vanish in float32. Rescale {name}, for example to "
-            "unit variance."
+            f"X has no value above {largest:.2g}: distances vanish in float32. Rescale X, for example to unit variance."
         )
     return X, largest
 
 
-def _frame_values(frame: Any, name: str) -> npt.NDArray[Any]:
+def _frame_values(frame: Any) -> npt.NDArray[Any]:
     values: npt.NDArray[Any] = np.asarray(frame.to_numpy())
     if values.dtype.kind in "fiubc":
         return values
@@ -89,15 +82,13 @@ def _frame_values(frame: Any, name: str) -> npt.NDArray[Any]:
     number = np.array([[isinstance(v, Real | Decimal | np.bool_) for v in row] for row in values])
     others = [repr(str(frame.columns[at])) for at in np.flatnonzero(~(missing | number).all(axis=0))]
     if others:
-        verb, way = ("are", "them") if len(others) > 1 else ("is", "it")
         raise TypeError(
-            f"`{name}` must be numeric, but column {', '.join(others[:3])} {verb} not. Encode {way} as numbers or drop "
-            f"{way}."
+            f"`X` must be numeric, but has columns that are not: {', '.join(others[:3])}. Encode or drop them."
         )
     return np.where(missing, np.nan, values).astype(np.float64)
 
 
-def _finite_peak(X: Any, name: str) -> float:
+def peak(X: Any) -> float:
     """The largest magnitude of points; raises where some are not finite."""
     found: list[npt.NDArray[np.int64]] = []
     nan, largest = False, 0.0
@@ -114,15 +105,13 @@ def _finite_peak(X: Any, name: str) -> float:
             nan = nan or math.isnan(low)
             found.append(start + (~torch.isfinite(block).all(1)).nonzero().flatten().cpu().numpy())
     if any(map(len, found)):
-        _refuse_rows(np.concatenate(found), name, "NaN" if nan else "infinite values")
+        rows = np.concatenate(found)
+        what, way = ("NaN", "Impute") if nan else ("infinite values", "Replace")
+        raise ValueError(
+            f"X has {len(rows)} row{'s' * (len(rows) > 1)} with {what} (first: row {rows[0]}). {way} or drop them: "
+            "neighbors are undefined there."
+        )
     return largest
-
-
-def _refuse_rows(rows: npt.NDArray[np.int64], name: str, what: str) -> NoReturn:
-    raise ValueError(
-        f"{name} has {len(rows)} row{'s' * (len(rows) > 1)} with {what} (first: row {rows[0]}). "
-        f"{'Replace' if what.startswith('inf') else 'Impute'} or drop them: neighbors are undefined there."
-    )
 
 
 def blocks(X: npt.NDArray[Any] | Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -256,12 +245,6 @@ def distances(squared: npt.NDArray[np.float64], base: Any) -> npt.NDArray[np.flo
     """Distances in the caller's units from squared ones between rows of a :class:`Dense` or :class:`Sparse`."""
     # Unit vectors: |x - y|² = 2 (1 - cos), which keeps the digits that 1 - cos itself would lose.
     return (squared / 2 if base.cosine else np.sqrt(squared) / base.scale).astype(np.float32)
-
-
-def peak(X: npt.NDArray[Any] | Tensor) -> float:
-    """The largest absolute entry."""
-    ends = (block.aminmax() for _, block in blocks(X))
-    return max(max(-float(low), float(high)) for low, high in ends)
 
 
 def power_of_two(largest: float) -> float:
