@@ -57,3 +57,10 @@ def test_repeated_entries_of_a_coo_matrix_are_summed_as_scipy_means_them():
     rows, columns = [0, 0, 1, 1, 2, 3], [1, 1, 0, 0, 3, 2]
     graph = as_graph(sp.coo_array((np.ones(6), (rows, columns)), shape=(4, 4)), 4)
     np.testing.assert_array_equal(graph.to_scipy().toarray()[:2, :2], [[0, 2], [2, 0]])
+
+
+@pytest.mark.parametrize("given", [sp.eye_array(3) * 0, np.array([[0, 1], [1, 0]])], ids=["matrix", "edges"])
+def test_a_graph_has_one_node_per_row(given):
+    assert as_graph(given, 3).num_nodes == 3
+    with pytest.raises(ValueError, match="one node per row of X, but got 3 for 5 rows"):
+        as_graph(as_graph(given, 3), 5)
