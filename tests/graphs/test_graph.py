@@ -139,8 +139,11 @@ def test_weights_that_rounding_alone_tells_apart_are_symmetric(graph30):
 
 
 def test_duplicates_are_summed_on_request():
-    graph = Graph.from_edges([[0, 0, 1, 1], [1, 1, 0, 0]], [1.0, 2.0, 1.5, 1.5], sum_duplicates=True)
-    assert adjacency(graph).tolist() == [[0, 3], [3, 0]]
+    edges, weight = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0]]), torch.tensor([1.0, 2.0, 1.5, 1.5], requires_grad=True)
+    assert adjacency(Graph.from_edges(edges, weight.detach(), sum_duplicates=True)).tolist() == [[0, 3], [3, 0]]
+    learned = Graph.from_edges(edges, weight, sum_duplicates=True).weight
+    assert learned.tolist() == [3, 3]
+    assert torch.autograd.grad(learned @ torch.tensor([1.0, 10.0]), weight)[0].tolist() == [1, 1, 10, 10]
 
 
 # --------------------------------------------------------------------------------------- its own methods

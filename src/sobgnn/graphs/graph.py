@@ -24,6 +24,7 @@ from sobgnn.graphs.edges import (
     check_weights,
     csr_tensors,
     float32_weights,
+    sum_repeated,
     symmetrize_csr,
     symmetrize_edges,
 )
@@ -113,8 +114,6 @@ class Graph:
         Where ``edge_weight`` requires gradients, so do the graph's weights, which are then what
         :class:`~sobgnn.SobolevOperators` differentiate with respect to.
         """
-        if isinstance(edge_weight, Tensor) and edge_weight.requires_grad and torch.is_grad_enabled():
-            return _learned(edge_index, edge_weight, num_nodes, symmetrize, sum_duplicates)
         check_devices(edge_index, edge_weight)
         index = as_numpy(edge_index, "edge_index")
         weight = None if edge_weight is None else as_numpy(edge_weight, "edge_weight").reshape(-1)
@@ -130,6 +129,15 @@ class Graph:
         check_ends("entries", torch.from_numpy(index), num_nodes)
         coo = sp.coo_array((weight, (index[0], index[1])), shape=(num_nodes, num_nodes))
         graph = cls.from_scipy(coo, symmetrize=symmetrize, sum_duplicates=sum_duplicates)
+        if isinstance(edge_weight, Tensor) and edge_weight.requires_grad and torch.is_grad_enabled():
+            pairs, learned = torch.as_tensor(edge_index).long(), edge_weight.reshape(-1)
+            if sum_duplicates:
+                pairs, learned = sum_repeated(pairs, learned)
+            if symmetrize is not None:
+                pairs, learned = symmetrize_edges(pairs, learned, symmetrize)
+            learned = learned[torch.argsort(pairs[0] * num_nodes + pairs[1])]
+            learned = learned if learned.dtype == torch.float64 else learned.float()
+            graph = Graph(graph.indptr.to(learned.device), graph.indices.to(learned.device), learned)
         return graph.to(edge_index.device) if isinstance(edge_index, Tensor) else graph
 
     @classmethod
@@ -287,25 +295,6 @@ def _known_nodes(edge_index: Any, least: int) -> int:
     if len(known) > 1:
         raise ValueError(f"A graph has one set of nodes, but edge_index has sparse_size={tuple(size)}. Pass num_nodes.")
     return known.pop() if known else least
-
-
-def _learned(
-    edge_index: Tensor | npt.ArrayLike,
-    edge_weight: Tensor,
-    num_nodes: int | None,
-    symmetrize: Symmetrize | None,
-    sum_duplicates: bool,
-) -> Graph:
-    """The graph of edges whose weights require gradients: a permutation of them."""
-    if sum_duplicates:
-        raise ValueError("sum_duplicates does not go with weights that require gradients. Add the edges up first.")
-    graph = Graph.from_edges(edge_index, edge_weight.detach(), num_nodes, symmetrize=symmetrize)
-    index, weight = torch.as_tensor(edge_index).long(), edge_weight.reshape(-1)
-    if symmetrize is not None:
-        index, weight = symmetrize_edges(index, weight, symmetrize)
-    weight = weight[torch.argsort(index[0] * graph.num_nodes + index[1])]
-    kept = weight if weight.dtype == torch.float64 else weight.float()
-    return Graph(graph.indptr, graph.indices, kept)
 
 
 def _is_graph(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], weight: npt.NDArray[Any]) -> bool:
