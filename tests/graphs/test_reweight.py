@@ -21,6 +21,12 @@ def test_feature_weights_are_half_of_one_plus_cosine(path5):
     np.testing.assert_allclose(adjacency(reweight(path5, "features", X)), expected, rtol=1e-6)
 
 
+def test_nodes_of_opposite_features_stay_joined(path5):
+    graph = reweight(path5, "features", (-1.0) ** np.arange(5)[:, None])
+    assert graph.num_edges == path5.num_edges
+    assert graph.weight.unique().tolist() == [np.finfo(np.float32).tiny]
+
+
 def test_pagerank_weights_are_those_of_the_closed_form(ring8):
     T = (adjacency(ring8) + np.eye(8)) / 3
     closed = 0.2 * np.linalg.inv(np.eye(8) - 0.8 * T)
@@ -53,11 +59,15 @@ def test_pagerank_keeps_an_edge_where_either_end_has_it_among_its_top(graph30):
         (("features", np.ones((5, 2, 2))), "needs X with 5 rows"),
         (("features", [["a"]] * 5), "real numbers"),
         (("features", np.full((5, 1), np.nan)), "finite X"),
+        (("pagerank", None, 1.0), "`teleport` must be"),
+        (("pagerank", None, "0.1"), "`teleport` must be"),
+        (("pagerank", None, 0.1, 0), "`top_k` must be"),
+        (("pagerank", None, 0.1, 1.5), "`top_k` must be"),
     ],
 )
 def test_wrong_arguments_say_what_is_wrong(path5, arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        reweight(path5, *arguments)
+        reweight(path5, *arguments[:2], **dict(zip(("teleport", "top_k"), arguments[2:], strict=False)))
 
 
 @pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist, torch.tensor, sp.csr_array])
@@ -73,13 +83,3 @@ def test_features_may_have_rows_of_any_size_and_be_of_any_kind(path5, kind):
 def test_graphs_without_edges_stay_without(nodes, how):
     graph = reweight(Graph.from_edges(np.empty((2, 0)), num_nodes=nodes), how, np.ones((nodes, 2)))
     assert (graph.num_nodes, graph.num_edges) == (nodes, 0)
-
-
-def test_teleport_and_top_k_are_checked(path5):
-    with pytest.raises(ValueError, match="teleport"):
-        reweight(path5, "pagerank", teleport=1.0)
-    with pytest.raises(ValueError, match="top_k"):
-        reweight(path5, "pagerank", top_k=0)
-    for wrong in ({"teleport": "0.1"}, {"top_k": 1.5}, {"top_k": None}):
-        with pytest.raises(ValueError, match="must be"):
-            reweight(path5, "pagerank", **wrong)
