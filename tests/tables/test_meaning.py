@@ -13,7 +13,7 @@ from sobgnn import TableEncoder
 from sobgnn._system.files import json_digest
 from sobgnn.cli import main
 from sobgnn.tables import Encoding, batches, read_table
-from sobgnn.tables.meaning import ImageModel, TextModel, _by_length
+from sobgnn.tables.meaning import ImageModel, TextModel
 from tests.encoders import WORDS, image_model, static_model, text_model
 
 pytest.importorskip("transformers")
@@ -81,13 +81,6 @@ def test_a_static_model_is_the_mean_of_its_words(tmp_path):
     found = TextModel(folder).encode(["The old cat zzz", ""])
     np.testing.assert_allclose(found[0], vectors[[4, 5, 7]].mean(axis=0), atol=1e-6)
     assert not found[1].any()
-
-
-def test_batches_hold_every_text_once_and_few_tokens():
-    lengths = np.random.default_rng(0).integers(0, 500, 700).tolist()
-    parts = list(_by_length(lengths))
-    assert sorted(i for part in parts for i in part) == list(range(700))
-    assert max(len(part) * max(lengths[i] for i in part) for part in parts) <= 8192
 
 
 @pytest.mark.parametrize("kind", ["dinov2", "vit", "clip_vision_model", "siglip_vision_model"])

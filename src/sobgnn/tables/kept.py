@@ -75,7 +75,8 @@ def _open(model: str) -> sqlite3.Connection:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         base.execute("ATTACH ? AS kept", [str(file)])
         base.execute("CREATE TABLE IF NOT EXISTS kept.vectors (text BLOB PRIMARY KEY, vector BLOB)")
-        for other in sorted(file.parent.glob("*.sqlite"), key=lambda path: path.stat().st_mtime)[:-_MOST_MODELS]:
+        others = sorted({*file.parent.glob("*.sqlite")} - {file}, key=lambda path: path.stat().st_mtime)
+        for other in others[: 1 - _MOST_MODELS]:
             other.unlink(missing_ok=True)
     except (OSError, sqlite3.Error) as error:
         base.execute("CREATE TABLE vectors (text BLOB PRIMARY KEY, vector BLOB)")

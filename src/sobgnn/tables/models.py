@@ -19,7 +19,8 @@ import numpy as np
 
 from sobgnn._system.files import atomic_folder, cache_folder
 from sobgnn._system.packages import installed
-from sobgnn.tables.meaning import ImageModel, ModelRecord, TextModel
+from sobgnn.tables.meaning import ImageModel, TextModel
+from sobgnn.tables.model_folder import ModelRecord
 
 # Short names of models of texts; the first ones are preferred where several are at hand.
 KNOWN = {

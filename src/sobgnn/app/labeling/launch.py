@@ -26,7 +26,7 @@ from sobgnn.app.labeling.store import STORE, Store
 from sobgnn.app.labeling.trainer import Trainer
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.meaning import ModelRecord, check_same
+from sobgnn.tables.model_folder import ModelRecord, check_same
 from sobgnn.tables.models import FINDERS, same_model
 
 # The copy of a frame that a notebook labels.

@@ -13,7 +13,8 @@ import polars as pl
 
 from sobgnn.tables.columns.base import NOT_SAVED, Choice, Column, Mask, evenly_spaced, text_values
 from sobgnn.tables.columns.names import counted, shortened
-from sobgnn.tables.meaning import ImageModel, ModelRecord, check_same
+from sobgnn.tables.meaning import ImageModel
+from sobgnn.tables.model_folder import ModelRecord, check_same
 from sobgnn.tables.pictures import is_file, leads_out, open_picture
 
 SIDE, CELL, BINS = 32, 4, 9
@@ -29,21 +30,13 @@ class PictureColumn(Column):
 
     All parts are centered. Pixels and gradients have the same total variance, and a model's vectors that of both
     together. A picture that cannot be read becomes the mean.
-
-    Args:
-        name: The column.
-        model: What a vision model is recognized by, or ``None``.
-        center: Mean of the features, [width].
-        factors: What features are multiplied by, [width].
-        root: Folder that names are relative to; ``None`` after loading, since a saved column names no path.
-        opened: The vision model, if it is at hand.
     """
 
     kind: ClassVar[str] = "pictures"
-    name: str
-    model: ModelRecord | None
-    center: npt.NDArray[np.float32]
-    factors: npt.NDArray[np.float32]
+    model: ModelRecord | None  # what a vision model is recognized by
+    center: npt.NDArray[np.float32]  # mean of the features, [width]
+    factors: npt.NDArray[np.float32]  # what features are multiplied by, [width]
+    # Folder that names are relative to, and the model; not there after loading, since a saved column names no path.
     root: str | None = field(default=None, kw_only=True, metadata=NOT_SAVED)
     opened: ImageModel | None = field(default=None, compare=False, repr=False, kw_only=True, metadata=NOT_SAVED)
 
@@ -83,7 +76,7 @@ class PictureColumn(Column):
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]."""
         out = np.zeros((series.len(), len(self.center)), np.float32)
-        paths = [self.open_path(name) for name in text_values(series).to_list()]
+        paths = [self.open_path(name) for name in series.to_list()]
         features, broken = see(paths)
         if not broken.all():
             if (model := self.checked_model()) is not None:

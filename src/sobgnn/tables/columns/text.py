@@ -12,7 +12,8 @@ import polars as pl
 import scipy.sparse as sp
 
 from sobgnn.tables.columns.base import NOT_SAVED, Column, distinct_cells, evenly_spaced, text_values
-from sobgnn.tables.meaning import ModelRecord, TextModel, check_same
+from sobgnn.tables.meaning import TextModel
+from sobgnn.tables.model_folder import ModelRecord, check_same
 
 # Vocabulary and SVD are learned on this many texts, evenly spaced; more of them change neither.
 _SAMPLE = 20_000
@@ -58,23 +59,14 @@ class TextColumn(Column):
     most 128. There are at least 16. These choices were measured on newsgroup posts, their subjects, docstrings and
     descriptions of packages; pairs of words were left out, since neighbors of posts agree less with them. A blank text
     becomes the direction opposite to the mean: at 0 it would be close to every other text.
-
-    Args:
-        name: As in the table.
-        analyzer: What is counted.
-        vocabulary: The known words or sequences of characters, in lower case.
-        idf: float32 [grams].
-        basis: V S^q, float32 [grams, components].
-        center: Mean of z, [components].
     """
 
     kind: ClassVar[str] = "text"
-    name: str
     analyzer: Analyzer
-    vocabulary: tuple[str, ...]
-    idf: npt.NDArray[np.float32]
-    basis: npt.NDArray[np.float32]
-    center: npt.NDArray[np.float32]
+    vocabulary: tuple[str, ...]  # the known words or sequences of characters, in lower case
+    idf: npt.NDArray[np.float32]  # [grams]
+    basis: npt.NDArray[np.float32]  # V S^q, [grams, components]
+    center: npt.NDArray[np.float32]  # mean of z, [components]
 
     def __post_init__(self) -> None:
         """Raise ValueError unless the arrays fit the vocabulary."""
@@ -88,7 +80,6 @@ class TextColumn(Column):
         cls, series: pl.Series, analyzer: Analyzer, components: int | None = None, seed: int = 0
     ) -> TextColumn | None:
         """The fitted column with at most ``components`` coordinates, or ``None`` if there are no grams."""
-        known = evenly_spaced(text_values(series).drop_nulls(), _SAMPLE)
         known = evenly_spaced(text_values(series).drop_nulls(), _SAMPLE)
         least, most = (1 if known.len() < 50 else 2 if known.len() < 2000 else 3), 0.5 if known.len() >= 20 else 1.0
         vocabulary = find_vocabulary(known, analyzer, least, most)
@@ -109,7 +100,7 @@ class TextColumn(Column):
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, components], centered."""
-        texts, rows = distinct_cells(text_values(series))  # equal texts are counted once: short strings repeat
+        texts, rows = distinct_cells(series)  # equal texts are counted once: short strings repeat
         counts = (count_grams(chunk, self.analyzer, self.vocabulary) for chunk in _chunks(texts))
         parts = [_unit(_tfidf(count, self.idf) @ self.basis) for count in counts]
         z = np.concatenate([np.zeros((0, self.basis.shape[1]), np.float32), *parts])
@@ -130,21 +121,13 @@ class MeaningColumn(Column):
     with w the features of :class:`TextColumn`, m the model's vector divided by its length, σ² the total variance of
     each part, and s = 0.7. So both parts together have variance 1, and distances are 70 % meaning. The share was
     measured (`benchmarks/tables_text.py`).
-
-    Args:
-        name: As in the table.
-        model: What the model is recognized by.
-        center: Mean of its vectors, [width].
-        factors: What words and vectors are multiplied by, [2].
-        words: The part by words; ``None`` if the texts have none.
     """
 
     kind: ClassVar[str] = "text model"
-    name: str
-    model: ModelRecord
-    center: npt.NDArray[np.float32]
-    factors: npt.NDArray[np.float64]
-    words: TextColumn | None
+    model: ModelRecord  # what the model is recognized by
+    center: npt.NDArray[np.float32]  # mean of its vectors, [width]
+    factors: npt.NDArray[np.float64]  # what words and vectors are multiplied by, [2]
+    words: TextColumn | None  # the part by words; None if the texts have none
     opened: TextModel | None = field(default=None, compare=False, repr=False, kw_only=True, metadata=NOT_SAVED)
 
     def __post_init__(self) -> None:
@@ -169,7 +152,7 @@ class MeaningColumn(Column):
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, words + width], centered."""
-        texts = text_values(series).to_list()
+        texts = series.to_list()
         z = np.zeros((len(texts), len(self.center)), np.float32)
         held = [i for i, text in enumerate(texts) if text is not None]
         if held:
