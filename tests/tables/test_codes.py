@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from sobgnn.tables import TableEncoder
-from sobgnn.tables.ids import are_codes, looks_like_id
+from sobgnn.tables.kinds import are_codes, looks_like_id
 
 CITIES = ["01067", "04109", "10115", "20095", "50667", "80331"]
 

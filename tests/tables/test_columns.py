@@ -84,12 +84,14 @@ def test_sentinels_are_far_repeated_and_at_the_end(numbers, found):
     assert find_sentinels(np.array(numbers, float)) == found
 
 
-def test_features_are_standardized_and_blanks_the_median():
-    series = pl.Series("x", [1.0, None, 3.0, 8.0])
+@pytest.mark.parametrize("unit", [1e-100, 1e-27, 1.0, 1e30])
+def test_features_are_standardized_whatever_their_unit_and_blanks_the_median(unit):
+    series = pl.Series("x", [1.0, None, 3.0, 8.0]) * unit
     choice = NumberColumn.fit(series, NumberFormat())
     known = np.array([1.0, 3, 8])
     expected = (np.array([1, 3, 3, 8]) - known.mean()) / known.std()
-    np.testing.assert_allclose(encoded(choice.column, series), np.stack([expected, [0, 1, 0, 0]], axis=1), rtol=1e-6)
+    found = encoded(choice.column, series)
+    np.testing.assert_allclose(found, np.stack([expected, [0, 1, 0, 0]], axis=1), rtol=1e-5, atol=1e-6)
     assert choice.blank == 1
 
 
@@ -129,14 +131,6 @@ def test_an_infinity_counts_as_blank_in_new_cells_as_in_fitted_ones():
     assert column.known(cells).tolist() == [True, True, False, True, False]
     assert not column.beyond(cells).any()
     assert column.encode(cells.values)[[2, 4], 0].tolist() == column.encode(np.array([2.5, 2.5]))[:, 0].tolist()
-
-
-@pytest.mark.parametrize("unit", [1e-100, 1e-27, 1.0, 1e30])
-def test_a_column_is_standardized_whatever_its_unit(unit):
-    values = np.random.default_rng(0).normal(3, 1, 100)
-    column = NumberColumn.fit(pl.Series("x", values * unit), NumberFormat()).column
-    found = encoded(column, pl.Series("x", values * unit))[:, 0]
-    np.testing.assert_allclose(found, (values - values.mean()) / values.std(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("mark", ["-", "k.A.", "<LOD"])
@@ -227,9 +221,7 @@ def test_dates_in_the_usual_forms(text, moment):
     assert moments.values[0] == pytest.approx(seconds(*moment))
 
 
-@pytest.mark.parametrize(
-    "text", ["29.02.2023", "31.04.2024", "2024-13-01", "2024-00-10", "1.2.3", "soon", "12.05", "99"]
-)
+@pytest.mark.parametrize("text", ["29.02.2023", "31.04.2024", "2024-13-01", "2024-00-10", "1.2.3", "soon", "12.05"])
 def test_what_is_no_date_is_none(text):
     assert np.isnan(parse_dates(pl.Series([text]))[0].values[0])
 
@@ -312,13 +304,6 @@ def test_day_and_month_the_other_way_round_are_noticed(fitted, new, wrong):
     else:
         with pytest.raises(ValueError, match=f"Column 'd' has day and month in the opposite order .* as in '{wrong}'"):
             encoding.batch(frame)
-
-
-@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S+00", "%d/%b/%Y:%H:%M:%S +0100", "%Y年%m月%d日"])
-def test_columns_of_databases_logs_and_asia_are_dates(form):
-    cells = [(dt.datetime(2024, 1, 3) + dt.timedelta(hours=31 * i)).strftime(form) for i in range(50)]
-    encoder = TableEncoder().fit({"when": cells, "x": np.arange(50) / 7})
-    assert encoder.outcomes_["when"] == "date"
 
 
 def test_dates_that_contradict_one_another_are_mentioned():
@@ -408,18 +393,13 @@ def test_words_that_differ_in_capitals_alone_are_one_value():
     assert "Column c: values that differ only in capitals are merged." in encoder.notes_
 
 
-def test_values_that_a_model_keeps_apart_stay_apart():
-    older = CategoryColumn("c", ("Ja", "ja"), False)
-    assert encoded(older, pl.Series("c", ["ja", "Ja", "JA"])).tolist() == [[0, 1], [1, 0], [0, 0]]
-
-
 def test_codes_that_come_as_floats_are_the_codes():
     encoder = TableEncoder().fit({"c": ["1", "2", "x", "-3"] * 20})
     wanted = encoder.transform({"c": ["1", "2", None, "-3"]})
     np.testing.assert_array_equal(encoder.transform({"c": [1.0, 2.0, float("nan"), -3.0]}), wanted)
     assert wanted.any(axis=1).tolist() == [True, True, False, True]
-    older = CategoryColumn("c", ("1.0", "2.5"), False)
-    assert encoded(older, pl.Series("c", ["1", "1.0", "2.5", "2"])).tolist() == [[1, 0], [1, 0], [0, 1], [0, 0]]
+    floats = CategoryColumn("c", ("1.0", "2.5"), False)
+    assert encoded(floats, pl.Series("c", ["1", "1.0", "2.5", "2"])).tolist() == [[1, 0], [1, 0], [0, 1], [0, 0]]
 
 
 LISTS = [[1.0, 10.0], [3.0, 20.0], None, [5.0, 60.0], *[[3.0, 30.0]] * 8]
@@ -449,17 +429,10 @@ def test_vectors_are_centered_on_the_mean_of_those_given_and_blanks_lie_there(ce
     assert choice.column.feature_names() == ["v [0]", "v [1]"]
 
 
-def test_a_vector_of_another_length_or_with_a_hole_is_blank():
-    odd = encoded(
-        vectors(pl.Series("v", LISTS)).column,
-        pl.Series("v", [[1.0, 2.0, 3.0], [float("nan"), 1.0], [1.0, None], [], [4.0, 31.0]]),
-    )
-    np.testing.assert_array_equal(odd[:4], np.zeros((4, 2)))
-    assert odd[4].any()
-
-
-def test_a_cell_that_is_no_vector_is_blank_and_its_neighbors_are_read():
+def test_a_cell_that_is_no_vector_of_this_length_is_blank_and_its_neighbors_are_read():
     column = vectors(pl.Series("v", LISTS)).column
+    odd = encoded(column, pl.Series("v", [[1.0, 2.0, 3.0], [float("nan"), 1.0], [1.0, None], [], [4.0, 31.0]]))
+    assert odd.any(axis=1).tolist() == [False, False, False, False, True]
     cells = column.parse(pl.Series("v", ["[1, 2]", "soon", None, "[4, 31]"]))
     assert cells.read.tolist() == [True, False, False, True]
     assert column.encode(cells.values).any(axis=1).tolist() == [True, False, False, True]

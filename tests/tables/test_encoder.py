@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import sobgnn
-from sobgnn.tables import TableEncoder
+from sobgnn.tables import Encoding, TableEncoder
 
 ROWS = 60
 WORDS = ["server", "down", "invoice", "paid", "refund", "login", "password", "reset"]
@@ -254,6 +254,34 @@ def test_every_weird_column_gives_finite_features_and_one_line_notes(name, kind)
     assert np.isfinite(encoder.transform({name: ["surprise", None, "-7"], "other": [1, 2, 3]})).all()
 
 
+OTHER_TYPES = [
+    [["a"], ["b", "c"]] * 15,
+    [[["a"]], [["b"], []]] * 15,
+    np.ones((30, 2, 3)),
+    [b"\xff", b"a"] * 15,
+    [dt.timedelta(1), dt.timedelta(2)] * 15,
+]
+
+
+@pytest.mark.parametrize("cells", OTHER_TYPES, ids=["lists", "nested lists", "arrays", "bytes", "durations"])
+def test_cells_of_a_type_that_their_column_cannot_have_are_blank_and_an_error_in_a_file(cells):
+    other = pl.DataFrame({"c": cells, "n": np.arange(30) / 7})
+    bodies = [f"the server {i} is {'up' if i % 2 else 'down'}" for i in range(30)]
+    for fitted in (["red", "green", "blue"] * 10, bodies, [f"2024-01-{i + 1:02}" for i in range(30)]):
+        encoder = TableEncoder(text_model="none").fit({"c": fitted, "n": other["n"]})
+        blank = encoder.transform({"c": [None] * 30, "n": other["n"]})
+        np.testing.assert_array_equal(encoder.transform(other), blank)
+        with pytest.raises(ValueError, match=r"^Column 'c' held .* when the model was fitted, but holds .* here\.$"):
+            Encoding(encoder).batch(other)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum])
+def test_numbers_in_a_column_of_categories_are_numbers(kind):
+    cells = [f"{i * 37 % 101 / 7:.2f}" for i in range(60)]
+    table = pl.DataFrame({"a": pl.Series(cells).cast(pl.Enum(cells) if kind is pl.Enum else kind)})
+    np.testing.assert_array_equal(TableEncoder().fit_transform(table), TableEncoder().fit_transform({"a": cells}))
+
+
 def test_an_id_is_found_by_looking_left_out_and_said():
     rng = np.random.default_rng(0)
     table = {
@@ -324,20 +352,3 @@ def test_texts_of_a_small_table_are_text_although_they_are_few():
     table = {"body": bodies, "name": [f"Name {chr(65 + i)}nn" for i in range(9)], "color": ["red", "blue", "red"] * 3}
     found = TableEncoder().fit(table).outcomes_
     assert found == {"body": "text", "name": "short text", "color": "categories"}
-
-
-def test_neighbors_of_a_mixed_table_follow_text_and_numbers():
-    """Two topics in the text, two levels in ten numbers: both must show among the neighbors."""
-    rng = np.random.default_rng(0)
-    topic, level = rng.integers(0, 2, 200), rng.integers(0, 2, 200)
-    pools = [
-        ["server", "login", "password", "reset", "network", "router", "cable"],
-        ["invoice", "refund", "payment", "bank", "tax", "bill", "due"],
-    ]
-    table = {"body": [" ".join(rng.choice(pools[t], 15)) for t in topic]}
-    table |= {f"n{i}": 2 * level + rng.normal(size=200) for i in range(10)}
-    X = TableEncoder().fit_transform(table).astype(float)
-    distance = ((X[:, None] - X[None]) ** 2).sum(axis=2) + np.diag(np.full(200, np.inf))
-    near = distance.argsort(axis=1)[:, :5]
-    assert (topic[near] == topic[:, None]).mean() > 0.9
-    assert (level[near] == level[:, None]).mean() > 0.9

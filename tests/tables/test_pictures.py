@@ -11,7 +11,7 @@ from sobgnn.app.labeling.rows import open_source
 from sobgnn.app.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
 from sobgnn.tables.columns.picture import oriented_gradients, see
-from sobgnn.tables.pictures import folder_labels, list_pictures, open_picture
+from sobgnn.tables.pictures import find_pictures, folder_labels, open_picture
 
 
 def stripes(path, vertical, shade, side=40):
@@ -47,6 +47,8 @@ def test_subfolders_are_classes_and_file_names_are_ids(folder):
     assert table.content(0) == {"image": str(folder / "across/0.png")}
     assert np.isfinite(table.X).all()
     assert any("1 picture cannot be read" in note for note in table.notes)
+    said = "Folders whose pictures count as unlabeled: unlabelled (1 picture). If one is a class, rename it."
+    assert said in table.notes
     broken = table.ids.tolist().index("across/broken.png")
     assert not table.X[broken].any()
     assert table.codes[broken] == -1
@@ -83,10 +85,12 @@ def test_a_table_can_name_pictures_and_labels(folder):
     np.testing.assert_allclose(np.concatenate(parts), table.X, atol=1e-6)
 
 
-def test_folders_without_pictures_and_names_without_files_are_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="folder without pictures"):
-        read_table(tmp_path / "empty")
+def test_a_folder_without_pictures_is_refused_and_what_it_holds_instead_is_said(tmp_path):
+    with pytest.raises(ValueError, match=r"folder without pictures\. Give a CSV"):
+        read_table(tmp_path)
+    (tmp_path / "a.svg").write_text("<svg/>")
+    with pytest.raises(ValueError, match=r"without pictures that can be read\. Left out, 1 file of a kind .*: \.svg"):
+        read_table(tmp_path)
 
 
 @pytest.mark.parametrize("option", ["label", "identity", "drop", "text"])
@@ -157,35 +161,20 @@ def test_a_name_that_is_not_utf_8_is_left_out_and_said(folder):
     assert next(batches(folder, table.encoding)).X.shape[0] == 15
 
 
-def test_a_folder_that_means_unlabeled_is_said(folder):
-    said = "Folders whose pictures count as unlabeled: unlabelled (1 picture). If one is a class, rename it."
-    assert said in read_table(folder).notes
-
-
-def test_a_folder_of_other_things_is_not_taken_for_one_of_pictures(folder):
-    (folder.parent / "elsewhere").mkdir()
-    for number in range(15):
-        (folder / "across" / f"{number}.json").touch()  # of a picture's name, or not
-        (folder.parent / "elsewhere" / f"{number}.txt").touch()
-    assert len(read_table(folder).codes) == 15
-    with pytest.raises(ValueError, match=r"holds 15 pictures, such as 'pictures/.*', among 25 other files\. Name the"):
-        read_table(folder.parent)
-
-
 def test_folders_behind_links_are_read_once(folder):
-    names = list_pictures(folder)
+    names = find_pictures(folder)[0]
     (folder / "zoo").symlink_to(folder / "across")
     (folder / "loop").symlink_to(folder)
-    assert len(list_pictures(folder)) == len(names)
+    assert len(find_pictures(folder)[0]) == len(names)
 
 
 def test_links_out_of_a_folder_of_pictures_are_left_out_and_said(folder, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     stripes(tmp_path / "elsewhere" / "secret.png", True, 7)
-    names = list_pictures(folder)
+    names = find_pictures(folder)[0]
     (folder / "across" / "secret.png").symlink_to(tmp_path / "elsewhere" / "secret.png")
     (folder / "aside").symlink_to(tmp_path / "elsewhere")
-    assert list_pictures(folder) == names
+    assert find_pictures(folder)[0] == names
     table = read_table(folder)
     said = "Left out, 2 links to outside the folder ('across/secret.png'): copy what they lead to into it."
     assert said in table.notes
@@ -250,12 +239,6 @@ def test_pictures_of_kinds_that_are_not_read_are_counted_and_macosx_is_no_class(
     batch = next(batches(folder, table.encoding))
     assert batch.said == (said,)
     assert run_predict._as_one([batch, batch]).said == (said,)
-
-
-def test_a_folder_of_pictures_that_are_not_read_says_which(tmp_path):
-    (tmp_path / "a.svg").write_text("<svg/>")
-    with pytest.raises(ValueError, match=r"without pictures that can be read. Left out, 1 file of a kind .*: .svg"):
-        read_table(tmp_path)
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sobgnn._system.arrays import load_arrays, save_arrays
 from sobgnn._system.files import read_signed, write_signed
-from sobgnn.tables.columns.base import Arrays, Cells, Column, from_plain, is_text, text_values, to_plain
+from sobgnn.tables.columns.base import Arrays, Cells, Column, dense, from_plain, is_text, text_values, to_plain
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import distinct_names, listed
@@ -27,7 +27,6 @@ from sobgnn.tables.columns.picture import PictureColumn
 from sobgnn.tables.columns.text import MeaningColumn, TextColumn
 from sobgnn.tables.columns.vector import VectorColumn
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.encoding import dense
 from sobgnn.tables.kinds import Rules, choose_column, column_notes
 from sobgnn.tables.models import FINDERS, AskedModel, find_image_model, same_model
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from sobgnn._system.arrays import load_arrays, save_arrays
 from sobgnn._system.files import check_inside, read_signed, write_signed
-from sobgnn.tables.columns.base import Arrays, Cells, Column, Mask, empty_rows
+from sobgnn.tables.columns.base import Arrays, Cells, Column, Mask, dense, empty_rows
 from sobgnn.tables.columns.category import CategoryColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import clean_names, label_names, shortened
@@ -356,11 +356,6 @@ class Encoding:
         """The models that columns are encoded by, opened: of texts, and of pictures."""
         texts = next((column.opened for column in self.columns if isinstance(column, MeaningColumn)), None)
         return {"text_model": texts, "image_model": None if self.pictures is None else self.pictures.opened}
-
-
-def dense(X: Any) -> npt.NDArray[Any]:
-    """An array, dense or sparse, as a dense one."""
-    return np.asarray(X.toarray() if sp.issparse(X) else X)
 
 
 def _check_width(X: Any, width: int) -> None:

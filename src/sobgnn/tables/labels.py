@@ -112,14 +112,7 @@ def parse_labels(
 
 
 def _check_classes(text: pl.Series, number: pl.Series, name: str, *, whole: bool) -> None:
-    """Raise if labels look like measurements or ids.
-
-    Args:
-        text: The labels, null for blank cells.
-        number: Their distinct values as numbers, null for those that are not.
-        name: What errors call the column.
-        whole: Whether all of them are integers.
-    """
+    """Raise if labels, of which ``number`` are the distinct ones as numbers, look like measurements or ids."""
     labeled, distinct = text.len() - text.null_count(), number.len()
     if not whole and not number.null_count() and distinct > _MANY and bool((number != number.round()).any()):
         raise ValueError(

@@ -29,24 +29,41 @@ UNREAD = (
 UNLABELED = ("unlabelled", "unlabeled", "unknown", "unsorted")
 
 
-def left_out(folder: Path) -> list[str]:
-    """Sentences about pictures that are not read, for the format or the bytes of their names, or behind links."""
-    notes, (inside, outside) = [], _found(folder)
-    odd = [name for name in inside if name.lower().endswith(SUFFIXES) and not _is_unicode(name)]
-    if odd:
-        which, them = (
-            (f"{len(odd):,} pictures whose names are", "them") if odd[1:] else ("1 picture whose name is", "it")
-        )
-        notes.append(f"Left out, {which} not UTF-8, such as {repr(os.fsencode(odd[0]))[1:]}. Rename {them}.")
-    names = [name for name in inside if name.lower().endswith(UNREAD) and _is_unicode(name)]
-    if names:
-        kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in names).most_common()]
-        files = f"{len(names):,} files of kinds that are" if names[1:] else "1 file of a kind that is"
+def find_pictures(folder: Path) -> tuple[list[str], list[str]]:
+    """Names of all pictures under a folder, relative to it, sorted, and sentences about those that are not read.
+
+    Left out are pictures by the format or the bytes of their names, or behind links that lead out of the folder. Raises
+    if there is none, or if a folder holds more other files: it is probably not the one that is meant. Files beside a
+    picture that have its name, such as its description, do not count.
+    """
+    inside, outside = _found(folder)
+    pictures = [name for name in inside if name.lower().endswith(SUFFIXES)]
+    names = [name for name in pictures if _is_unicode(name)]
+    unread = [name for name in inside if name.lower().endswith(UNREAD) and _is_unicode(name)]
+    notes = []
+    if len(pictures) > len(names):
+        odd = [name for name in pictures if not _is_unicode(name)]
+        which = f"{len(odd):,} pictures whose names are" if odd[1:] else "1 picture whose name is"
+        such = f"such as {repr(os.fsencode(odd[0]))[1:]}. Rename {'them' if odd[1:] else 'it'}."
+        notes.append(f"Left out, {which} not UTF-8, {such}")
+    if unread:
+        kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in unread).most_common()]
+        files = f"{len(unread):,} files of kinds that are" if unread[1:] else "1 file of a kind that is"
         notes.append(f"Left out, {files} not read: {listed(kinds)}. Convert them to PNG or JPEG.")
     if outside:
         which, them = (f"{len(outside):,} links", "they lead") if outside[1:] else ("1 link", "it leads")
         notes.append(f"Left out, {which} to outside the folder ({shortened(outside[0])}): copy what {them} to into it.")
-    return notes
+    if not names:
+        hint = " ".join(notes) or "Give a CSV, Parquet, Excel or NPZ file, or JSON."
+        raise ValueError(f"{str(folder)!r} is a folder without pictures{' that can be read' if notes else ''}. {hint}")
+    stems = {os.path.splitext(name)[0] for name in names}
+    others = sum(os.path.splitext(name)[0] not in stems and not name.lower().endswith(UNREAD) for name in inside)
+    if others > len(names):
+        raise ValueError(
+            f"{str(folder)!r} holds {counted(len(names), 'picture')}, such as {shortened(names[0])}, among {others:,} "
+            "other files. Name the folder whose subfolders are the classes of the pictures."
+        )
+    return names, notes
 
 
 def unlabeled_notes(names: Sequence[str]) -> list[str]:
@@ -58,24 +75,6 @@ def unlabeled_notes(names: Sequence[str]) -> list[str]:
     return [
         f"Folders whose pictures count as unlabeled: {listed_counts(found, 'picture')}. If one is a class, rename it."
     ]
-
-
-def list_pictures(folder: Path) -> list[str]:
-    """Names of all pictures under a folder, relative to it, sorted; names that are not UTF-8 are left out.
-
-    Raises if a folder holds more other files than pictures: it is probably not the one that is meant. Files beside a
-    picture that have its name, such as its description, do not count.
-    """
-    inside = _found(folder)[0]
-    names = [name for name in inside if name.lower().endswith(SUFFIXES) and _is_unicode(name)]
-    stems = {os.path.splitext(name)[0] for name in names}
-    others = sum(os.path.splitext(name)[0] not in stems and not name.lower().endswith(UNREAD) for name in inside)
-    if names and others > len(names):
-        raise ValueError(
-            f"{str(folder)!r} holds {counted(len(names), 'picture')}, such as {shortened(names[0])}, among {others:,} "
-            "other files. Name the folder whose subfolders are the classes of the pictures."
-        )
-    return names
 
 
 def _is_unicode(name: str) -> bool:

@@ -12,7 +12,8 @@ import polars as pl
 import scipy.sparse as sp
 
 from sobgnn._system.unknown import BLANK_TEXTS
-from sobgnn.tables.encoding import ArrayEncoder, Encoding, dense
+from sobgnn.tables.columns.base import dense
+from sobgnn.tables.encoding import ArrayEncoder, Encoding
 from sobgnn.tables.labels import parse_labels
 
 # Number of features of a row that are shown if a table came from an array.

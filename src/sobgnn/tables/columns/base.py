@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import scipy.sparse as sp
 
 # Cells that hold nothing. A label cell with one of these is an unlabeled row.
 BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "#N/A", "?")
@@ -29,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 class Cells:
     """The cells of a column, each parsed once."""
 
-    values: Any  # what ``encode`` takes: numbers, seconds, codes, or the series itself, [rows]
+    values: Any  # what ``encode`` takes: numbers, seconds, codes, lists or texts, [rows]
     filled: Mask  # which cells hold something
     read: Mask  # which of them hold a value of the column's kind
     # Which numbers lack the unit of the column's format. Of dates: 1 where a number above 12 is in the place of the
@@ -43,17 +44,13 @@ class Column:
 
     ``parse`` and ``encode`` never fail because of a cell's content: cells that do not fit the kind count as blank.
     Features are dense float32 or, for one-hot columns, scipy CSR. Saved are all fields but those marked NOT_SAVED.
-
-    Args:
-        name: As in the table.
-        factor: What the features are multiplied by, to have the column's weight.
-        complete: Whether every cell held a readable value when the column was fitted, or in the rows passed to
-            :meth:`TableEncoder.judged_on`: the model then never learned what a blank cell means.
     """
 
     kind: ClassVar[str]
-    name: str
-    factor: float = field(default=1.0, kw_only=True)
+    name: str  # as in the table
+    factor: float = field(default=1.0, kw_only=True)  # multiplies the features, to have the column's weight
+    # Whether every cell held a readable value when the column was fitted, or in the rows passed to
+    # :meth:`TableEncoder.judged_on`: the model then never learned what a blank cell means.
     complete: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -63,10 +60,14 @@ class Column:
 
     def parse(self, series: pl.Series) -> Cells:
         """The cells of a series of any type."""
-        return cells_of(series, text_values(series) if is_text(series) else series)
+        return cells_of(text_values(series))
 
     def check(self, series: pl.Series, cells: Cells) -> None:
         """Raise if the cells, the first of a file, cannot be of this column: another has its name."""
+        if not is_text(series) and series.null_count() < series.len() and not cells.filled.any():
+            raise ValueError(
+                f"Column {self.name!r} held {self.kind} when the model was fitted, but holds {series.dtype} here."
+            )
 
     def known(self, cells: Cells) -> Mask:
         """Which cells hold a value that says something, [rows]."""
@@ -141,9 +142,9 @@ def _saved(kind: Any) -> list[str]:
     return [part.name for part in fields(kind) if part.metadata.get("saved", True)]
 
 
-def cells_of(values: pl.Series, held: pl.Series) -> Cells:
-    """Cells of any content, read where ``held`` is not null."""
-    filled = held.is_not_null().to_numpy()
+def cells_of(values: pl.Series) -> Cells:
+    """Cells that are read wherever they hold something."""
+    filled = values.is_not_null().to_numpy()
     return Cells(values, filled, filled)
 
 
@@ -153,8 +154,11 @@ def is_text(series: pl.Series) -> bool:
 
 
 def text_values(series: pl.Series) -> pl.Series:
-    """A String series without surrounding spaces, null for blank cells."""
-    text = series.cast(pl.String, strict=False).str.strip_chars()
+    """A String series without surrounding spaces, null for blank cells, and for all cells of a type without a text."""
+    try:
+        text = series.cast(pl.String, strict=False).str.strip_chars()
+    except pl.exceptions.PolarsError:  # lists, durations, bytes
+        return pl.Series(series.name, [None] * series.len(), dtype=pl.String)
     filled: pl.Series = text.set(text.is_in(list(BLANKS)).fill_null(False), None)
     return filled
 
@@ -184,6 +188,11 @@ def empty_rows(frame: pl.DataFrame) -> Mask:
         else:
             blank.append(cell.is_nan().fill_null(True) if kind.is_float() else cell.is_null())
     return np.asarray(frame.select(pl.all_horizontal(blank)).to_series().to_numpy())
+
+
+def dense(X: Any) -> npt.NDArray[Any]:
+    """An array, dense or sparse, as a dense one."""
+    return np.asarray(X.toarray() if sp.issparse(X) else X)
 
 
 def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:

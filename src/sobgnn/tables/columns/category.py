@@ -28,19 +28,12 @@ class CategoryColumn(Column):
     Words that differ only in capitals (ja, Ja, JA) are one value, in its most frequent spelling; single letters are
     kept apart. A blank cell is all zeros, or has its own feature if blanks are common. A value that was not seen when
     the encoder was fitted counts as rare; without rare values it is all zeros.
-
-    Args:
-        name: As in the table.
-        values: Frequent values, sorted.
-        rare: Whether there is a feature for the others.
-        flag: Whether there is a feature for blank cells.
     """
 
     kind: ClassVar[str] = "categories"
-    name: str
-    values: tuple[str, ...]
-    rare: bool
-    flag: bool = False
+    values: tuple[str, ...]  # frequent ones, sorted
+    rare: bool  # whether there is a feature for the others
+    flag: bool = False  # whether there is a feature for blank cells
 
     @classmethod
     def fit(cls, name: str, text: pl.Series, rare_below: int) -> Choice:
@@ -103,21 +96,13 @@ class CategoryColumn(Column):
 
 @dataclass(frozen=True)
 class SetColumn(Column):
-    """Cells that list several values: one 0/1 feature per frequent value, divided by the root of the cell's count.
-
-    Args:
-        name: As in the table.
-        sign: The separator of values; ``"[]"`` if they are written as ["a", "b"], ['a', 'b'] or {a,b}, and empty if
-            cells are lists already.
-        values: Frequent values, sorted.
-        rare: Whether there is a feature for the others.
-    """
+    """Cells that list several values: one 0/1 feature per frequent value, divided by the root of the cell's count."""
 
     kind: ClassVar[str] = "set"
-    name: str
+    # The separator of values; "[]" if they are written as ["a", "b"], ['a', 'b'] or {a,b}, empty if cells are lists.
     sign: str
-    values: tuple[str, ...]
-    rare: bool
+    values: tuple[str, ...]  # frequent ones, sorted
+    rare: bool  # whether there is a feature for the others
 
     @classmethod
     def fit(cls, series: pl.Series, sign: str, rare_below: int, most_categories: int) -> Choice:
@@ -132,12 +117,12 @@ class SetColumn(Column):
         kept = kept if kept.height else counts.head(most)
         values = tuple(kept["item"].sort().to_list())
         column = cls(series.name, sign, values, kept.height + 1 < counts.height)
-        return Choice(column, "set", cells=cells_of(lists, lists))
+        return Choice(column, "set", cells=cells_of(lists))
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of values."""
         lists = _item_lists(series, self.sign)
-        return cells_of(lists, lists)
+        return cells_of(lists)
 
     def encode(self, values: pl.Series) -> Any:
         """Features float32 CSR [rows, width]."""
@@ -189,15 +174,16 @@ def find_sets(text: pl.Series, most_categories: int) -> str | None:
 
 def _item_lists(series: pl.Series, sign: str) -> pl.Series:
     """The values that cells list, as lists of text; null for blank cells."""
-    lists: pl.Series
     if sign == _BRACKETS and is_text(series):
         within = text_values(series).str.strip_chars("[]{}").str.extract_all(r"\"[^\"]*\"|'[^']*'|[^,]+")
-        lists = within.list.eval(pl.element().str.strip_chars().str.strip_chars("\"'"))
-    elif is_text(series) or not series.dtype.is_nested():
-        lists = text_values(series).str.split(sign or "\0")  # text in place of a list is one value
-    else:
-        lists = series.cast(pl.List(pl.String), strict=False)
-    return lists
+        return within.list.eval(pl.element().str.strip_chars().str.strip_chars("\"'"))
+    try:
+        if series.dtype.is_nested():
+            lists: pl.Series = series.cast(pl.List(pl.String), strict=False)
+            return lists
+    except pl.exceptions.PolarsError:  # lists of lists
+        pass
+    return text_values(series).str.split(sign or "\0")  # text in place of a list is one value
 
 
 def _item_table(lists: pl.Series) -> pl.DataFrame:

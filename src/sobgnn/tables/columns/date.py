@@ -146,33 +146,18 @@ def looks_like_dates(text: pl.Series) -> bool:
 
 @dataclass(frozen=True)
 class DateColumn(Column):
-    """A moment as standardized days since 1970, and as cycles (sine and cosine) of the parts that vary.
-
-    Args:
-        name: As in the table.
-        day_first: Whether 1/2/2024 is the first of February; ``None`` if no date had this form: then its separator
-            decides.
-        dated: Whether cells are dates, with or without a time; otherwise times of day.
-        center: Mean of the days.
-        scale: Their standard deviation.
-        low: The first of the fitted days.
-        high: The last.
-        cycles: Those of ``month``, ``weekday`` and ``hour`` that vary.
-        number: Whether the days vary.
-        flag: Whether a feature marks blank cells.
-    """
+    """A moment as standardized days since 1970, and as cycles (sine and cosine) of the parts that vary."""
 
     kind: ClassVar[str] = "date"
-    name: str
-    day_first: bool | None
-    dated: bool
-    center: float
-    scale: float
-    low: float
-    high: float
-    cycles: tuple[str, ...]
-    number: bool
-    flag: bool
+    day_first: bool | None  # whether 1/2/2024 is the first of February; None if no date had this form: its sign decides
+    dated: bool  # whether cells are dates, with or without a time; otherwise times of day
+    center: float  # mean of the days
+    scale: float  # their standard deviation
+    low: float  # the first of the fitted days
+    high: float  # the last
+    cycles: tuple[str, ...]  # those of month, weekday and hour that vary
+    number: bool  # whether the days vary
+    flag: bool  # whether a feature marks blank cells
 
     @classmethod
     def fit(cls, series: pl.Series) -> Choice:
@@ -208,6 +193,7 @@ class DateColumn(Column):
 
     def check(self, series: pl.Series, cells: Cells) -> None:
         """Raise if most of the cells that can only be read in one order have day and month in the opposite one."""
+        super().check(series, cells)
         if is_text(series) and cells.odd is not None and cells.odd.sum() > 0:
             raise ValueError(
                 f"Column {series.name!r} has day and month in the opposite order to the model's, as in "

@@ -212,32 +212,19 @@ class NumberColumn(Column):
     with m, s the mean and standard deviation of the fitted values that are not blank; if a few of them are so large
     that all others would look equal, the median and the interquartile range over 1.35. Blank cells, infinities,
     sentinels and words get the median; if they are common, a second feature flags them.
-
-    Args:
-        name: As in the table.
-        style: How numbers are written.
-        fill: The median, for cells without a number.
-        center: m.
-        scale: s.
-        clip: c, the largest absolute value of a feature.
-        flag: Whether a second feature marks cells without a number.
-        low: The smallest of the fitted values.
-        high: The largest.
-        sentinels: Values that count as blank.
-        usual: The 5 % and 95 % quantiles of the fitted values, if every fitted number had the unit or currency.
     """
 
     kind: ClassVar[str] = "number"
-    name: str
     style: NumberFormat
-    fill: float
-    center: float
-    scale: float
-    clip: float
-    flag: bool
-    low: float
-    high: float
-    sentinels: tuple[float, ...] = ()
+    fill: float  # the median, for cells without a number
+    center: float  # m
+    scale: float  # s
+    clip: float  # c
+    flag: bool  # whether a second feature marks cells without a number
+    low: float  # the smallest of the fitted values
+    high: float  # the largest
+    sentinels: tuple[float, ...] = ()  # values that count as blank
+    # The 5 % and 95 % quantiles of the fitted values, if every fitted number had the unit or currency.
     usual: tuple[float, float] | None = None
 
     @classmethod

@@ -14,16 +14,10 @@ from sobgnn.tables.columns.base import Cells, Choice, Column, cells_of, is_text,
 
 @dataclass(frozen=True)
 class VectorColumn(Column):
-    """Vectors of one length, centered; a blank cell, or one of another length, becomes the mean.
-
-    Args:
-        name: As in the table.
-        center: Mean of the vectors, [width].
-    """
+    """Vectors of one length, centered; a blank cell, or one of another length, becomes the mean."""
 
     kind: ClassVar[str] = "vectors"
-    name: str
-    center: npt.NDArray[np.float64]
+    center: npt.NDArray[np.float64]  # mean of the vectors, [width]
 
     def __post_init__(self) -> None:
         """Raise ValueError if there is no vector."""
@@ -45,13 +39,13 @@ class VectorColumn(Column):
         if not len(known) or not np.ptp(known, axis=0).any():
             return Choice(None, "constant")
         notes = [f"{int(hole.sum()):,} blank or of another length, set to the mean"] if hole.any() else []
-        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes, cells_of(lists, lists))
+        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes, cells_of(lists))
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of numbers."""
         lists = as_lists(series, all_cells=False)
         lists = pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists
-        return cells_of(lists, lists)
+        return cells_of(lists)
 
     def encode(self, values: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]."""

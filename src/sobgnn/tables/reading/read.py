@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sobgnn.tables.columns.base import text_values
+from sobgnn.tables.columns.base import is_text, text_values
 from sobgnn.tables.columns.names import clean_names, empty_notes, listed
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoding import Batch, Encoding
 from sobgnn.tables.labels import parse_labels
+from sobgnn.tables.pictures import find_pictures
 from sobgnn.tables.predictions import Sheet, is_formula
 from sobgnn.tables.reading.formats import find_layout
 from sobgnn.tables.reading.npz import point_batches, read_points
@@ -35,6 +36,12 @@ from sobgnn.tables.reading.roles import (
     telling_notes,
 )  # fmt: skip
 from sobgnn.tables.table import Table
+
+# What readers raise on damaged files, beside fastexcel's errors, and polars' panics, which are no Exception.
+_DAMAGED = (
+    pl.exceptions.PolarsError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError, NotImplementedError,
+    csv.Error,
+)  # fmt: skip
 
 
 def file_stem(path: Path) -> str:
@@ -79,10 +86,10 @@ def read_table(
     """
     with _one_line_errors(path):
         kind = file_kind(path, encoding, sheet)
+        reader = None if kind == "npz" else open_reader(path, label, encoding=encoding, sheet=sheet, whole=True)
         _check_options(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
-        if kind == "npz":
+        if reader is None:
             return read_points(path, label, identity, need_labels)
-        reader = open_reader(path, label, encoding=encoding, sheet=sheet, whole=True)
         found: list[str] = []
         own: str | None
         if kind == "pictures":
@@ -142,7 +149,8 @@ def read_table(
 
 def check_readable(path: Path) -> None:
     """Raise if the file does not exist, or its name has no suffix that can be read."""
-    file_kind(path)
+    if file_kind(path) == "pictures":
+        find_pictures(path)
 
 
 def file_sheet(path: Path, encoding: Encoding, characters: str | None = None) -> Sheet:
@@ -188,8 +196,6 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None, sheet
 @contextlib.contextmanager
 def _one_line_errors(path: Path) -> Iterator[None]:
     """Turn what readers raise on bad files into one ValueError that names the file."""
-    import polars.exceptions
-
     try:
         yield
     except FileNotFoundError:
@@ -203,11 +209,8 @@ def _one_line_errors(path: Path) -> Iterator[None]:
             raise
         raise ValueError(" ".join(str(error).split())) from error
     except BaseException as error:
-        damaged = (zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError, NotImplementedError, csv.Error)
-        named = {kind.__name__ for kind in type(error).__mro__}  # PanicException is from polars, and no Exception
-        if not isinstance(error, (*damaged, polars.exceptions.PolarsError)) and not named & {
-            "FastExcelError", "PanicException",
-        }:  # fmt: skip
+        damaged = any(kind.__name__ in ("FastExcelError", "PanicException") for kind in type(error).__mro__)
+        if not damaged and not isinstance(error, _DAMAGED):
             raise
         raise ValueError(
             f"{path.name} cannot be read: it is damaged, cut off, or not what its name says. Copy or save it again."
@@ -238,13 +241,10 @@ def _ids(series: pl.Series) -> npt.NDArray[Any]:
 
 
 def _labels(series: pl.Series) -> npt.NDArray[Any] | None:
-    """The text of labels, to compare predictions with, [rows]; ``None`` if they cannot be text, such as lists."""
-    import polars.exceptions
-
-    try:
-        return _objects(text_values(series))
-    except polars.exceptions.PolarsError:
-        return None
+    """The text of labels, to compare predictions with, [rows]; ``None`` if none of them has one, as lists."""
+    text = text_values(series)
+    none = not is_text(series) and text.null_count() == text.len() > series.null_count()
+    return None if none else _objects(text)
 
 
 def _objects(series: pl.Series) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ from sobgnn._system.packages import installed
 from sobgnn.tables.columns.names import shortened
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
-from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
+from sobgnn.tables.pictures import UNREAD, find_pictures, folder_labels, unlabeled_notes
 from sobgnn.tables.reading.formats import Layout, find_encoding, find_layout, read_header, text_blocks
 from sobgnn.tables.reading.records import CsvRows
 
@@ -40,11 +40,11 @@ _PLACE = re.compile(rb"""r=["']([A-Z]{1,3})(\d{1,7})["']""")
 
 
 def file_kind(path: Path, encoding: str | None = None, sheet: str | None = None) -> str:
-    """``csv``, ``parquet``, ``excel``, ``json``, ``lines``, ``npz`` or ``pictures``; raises if the file is none.
+    """``csv``, ``parquet``, ``excel``, ``json``, ``lines``, ``npz`` or ``pictures``, a folder; raises if it is none.
 
     Raises also if there is a character encoding or a sheet, and the kind has none.
     """
-    kind = _kind(path)
+    kind = "pictures" if path.is_dir() else _kind(path)
     for option, value, own, files in (("encoding", encoding, "csv", "text"), ("sheet", sheet, "excel", "Excel")):
         if value is not None and kind != own:
             raise ValueError(f"--{option} is for {files} files, but {str(path)!r} is not one. Leave it out.")
@@ -52,14 +52,6 @@ def file_kind(path: Path, encoding: str | None = None, sheet: str | None = None)
 
 
 def _kind(path: Path) -> str:
-    if path.is_dir():
-        if not list_pictures(path):
-            unread = " ".join(left_out(path))
-            hint = unread or "Give a CSV, Parquet, Excel or NPZ file, or JSON."
-            raise ValueError(
-                f"{str(path)!r} is a folder without pictures{' that can be read' if unread else ''}. {hint}"
-            )
-        return "pictures"
     if not path.exists():
         raise ValueError(f"There is no file {str(path)!r}.")
     check_regular(path)
@@ -204,11 +196,11 @@ def _column_number(name: bytes) -> int:
 
 def _pictures(path: Path) -> Reader:
     """The names of the pictures in a folder, and the subfolders that they are in."""
-    names = list_pictures(path)
+    names, notes = find_pictures(path)
     parts = [names[first : first + _PICTURES_AT_ONCE] for first in range(0, len(names), _PICTURES_AT_ONCE)]
     kinds = {"image": pl.String, "label": pl.String}
     return Reader(
-        Layout(("image", "label"), left_out(path)),
+        Layout(("image", "label"), notes),
         lambda: (pl.DataFrame({"image": part, "label": folder_labels(part)}, schema=kinds) for part in parts),
         lambda: unlabeled_notes(names),
     )

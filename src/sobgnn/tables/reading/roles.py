@@ -12,7 +12,7 @@ import polars as pl
 
 from sobgnn.tables.columns.base import empty_rows, is_text, text_values
 from sobgnn.tables.columns.names import label_names, shortened
-from sobgnn.tables.ids import identifies_rows, looks_like_id
+from sobgnn.tables.kinds import identifies_rows, looks_like_id
 from sobgnn.tables.reading.formats import Layout
 
 # A column came with the labels if it is blank in at most this share of labeled rows and filled in at most this share of
