@@ -10,16 +10,7 @@ import scipy.sparse as sp
 
 from sobgnn.graphs.convert import check_graph
 from sobgnn.graphs.graph import Graph, as_numpy
-from sobgnn.operators import SobolevOperators, check_epsilon, shift_diagonal
-
-__all__ = [
-    "Operator",
-    "SobolevOperators",
-    "matrix_of",
-    "sobolev_inner",
-    "sobolev_norm",
-    "sparse_sobolev_term",
-]
+from sobgnn.operators import check_epsilon, shift_diagonal
 
 Array = npt.NDArray[np.float64]
 Operator = Literal["adjacency", "laplacian", "normalized_laplacian"]

@@ -224,7 +224,7 @@ def test_a_layer_of_unknown_size_saves_and_loads_as_pygs_do(graph30):
     x = torch.randn(30, 7)
     unknown = {name: type(value) for name, value in SobolevConv(-1, 3).state_dict().items()}
     assert unknown == {"weight": UninitializedParameter, "bias": torch.Tensor, "mu": torch.Tensor}
-    for channels, lazy in ((7, -1), ((7, 7), (-1, -1))):
+    for channels, lazy, width in ((7, -1, 5), ((7, 7), (-1, -1), 5), ((7, 7), (7, -1), 7)):
         options = {"normalize": "row"}
         full = SobolevConv(channels, 3, **options)
         layer = SobolevConv(lazy, 3, **options)
@@ -234,7 +234,7 @@ def test_a_layer_of_unknown_size_saves_and_loads_as_pygs_do(graph30):
         for other in (layer, SobolevConv(lazy, 3, **options)):  # what is unknown is so again
             other.load_state_dict(SobolevConv(lazy, 3, **options).state_dict())
             assert other.in_channels == lazy
-            assert other(x[:, :5], graph30).shape == (30, 3)
+            assert other(x[:, :width], graph30).shape == (30, 3)
 
 
 @pytest.mark.parametrize("combine", ["linear", "concat"])

@@ -15,7 +15,7 @@ from sobgnn.graphs.edges import check_how
 from sobgnn.nn.base import Layer
 from sobgnn.nn.filter_bank import autocast_dtype, filter_bank, row_product, shared_product
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
-from sobgnn.operators.edges import Nodes, as_edges, as_operators, check_size
+from sobgnn.operators.edges import Nodes, as_edges, as_operators, check_size, number_of_targets
 
 Combine = Literal["linear", "concat"]
 Size = tuple[int | None, int | None]
@@ -216,7 +216,7 @@ class SobolevConv(Layer):
                 f"{[list(part.shape) for part in (rows, targets) if part is not None]}."
             )
         if isinstance(x, tuple) and targets is None:
-            count = _number_of_targets(given, size)
+            count = number_of_targets(given, size)
             width = rows.shape[-1] if own == -1 else own
             targets = torch.zeros(*rows.shape[:-2], count, width, dtype=rows.dtype, device=rows.device)
         if -1 in (sources, own):
@@ -360,19 +360,6 @@ class SobolevConv(Layer):
 
 def _channels(weight: Tensor) -> int:
     return -1 if isinstance(weight, UninitializedParameter) else weight.shape[1]
-
-
-def _number_of_targets(given: Any, size: Any) -> int:
-    """How many targets there are where they have no rows, by ``size``, or by what the edges say of it."""
-    found = size[1] if isinstance(size, (tuple, list)) and len(size) == 2 else None
-    if found is None and isinstance(given, EdgeOperators):
-        found = given.num_nodes
-    if found is None and isinstance(given, Tensor):
-        dense = given.layout == torch.strided
-        found = getattr(given, "sparse_size", lambda: (0, None))()[1] if dense else given.shape[0]
-    if found is None:
-        raise ValueError("x of sources alone needs the number of targets. Pass size=(None, number of targets).")
-    return int(found)
 
 
 def _same(tensor: Tensor, kept: Tensor) -> bool:

@@ -42,7 +42,7 @@ class SSobGNN(BasicGNN):  # type: ignore[misc]
             read all rows of a graph need ``batch`` where there are several.
         residual: Add each hidden layer's input to its output, through a linear map where their sizes differ.
         last_activation: ReLU on the filters of the last layer too, as in the paper.
-        **options: ``learn_epsilon``, ``normalize``, ``symmetrize`` and ``cached`` of :class:`~sobgnn.SobolevConv`.
+        **options: Others of :class:`~sobgnn.SobolevConv`: ``learn_epsilon``, ``normalize``, ``cached``, ``bias`` …
 
     Shapes:
         x [N, in_channels] and operators of N nodes, or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
@@ -104,7 +104,7 @@ class SSobGNN(BasicGNN):  # type: ignore[misc]
             self_branch=self_branch,
             **options,
         )
-        self.alpha, self.epsilon = alpha, epsilon
+        self.alpha, self.epsilon = alpha, self.layers[0].epsilon
         # A norm of one's own may take less than PyG's.
         names = [*inspect.signature(self.norms[0].forward).parameters]
         self.supports_norm_batch = names[1:2] == ["batch"] and len(names) > 2

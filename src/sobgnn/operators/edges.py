@@ -261,3 +261,16 @@ def check_size(name: str, size: Any, nodes: Nodes) -> None:
         raise ValueError(f"{name} must be a pair of sources and targets, but got {size!r}.")
     if any(number not in (None, own) for number, own in zip(size, known, strict=True)):
         raise ValueError(f"{name} must be the numbers of sources and targets in x, {known}, but got {tuple(size)}.")
+
+
+def number_of_targets(given: Any, size: Any) -> int:
+    """How many targets there are where they have no rows, by ``size``, or by what the edges say of it."""
+    found = size[1] if isinstance(size, (tuple, list)) and len(size) == 2 else None
+    if found is None and isinstance(given, EdgeOperators):
+        found = given.num_nodes
+    if found is None and isinstance(given, Tensor):
+        dense = given.layout == torch.strided
+        found = getattr(given, "sparse_size", lambda: (0, None))()[1] if dense else given.shape[0]
+    if found is None:
+        raise ValueError("x of sources alone needs the number of targets. Pass size=(None, number of targets).")
+    return int(found)
