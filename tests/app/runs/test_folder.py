@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sobgnn.app.runs.folder import check_free, fill_run, free_folder, open_run, remove_run, reserved, write_into
+from sobgnn.app.runs.folder import check_free, fill_run, free_folder, new_run, open_run, remove_run, write_into
 from sobgnn.app.runs.run import Checks, Fitted
 from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.tables import from_arrays
@@ -32,23 +32,24 @@ def test_the_next_free_name_is_safe_and_numbered(tmp_path):
     assert free_folder("..", tmp_path).name == "run-1"
 
 
-def test_a_name_is_reserved_from_the_start_and_numbered_runs_take_the_next(tmp_path, monkeypatch):
+def test_of_runs_that_are_made_at_once_each_gets_a_name_and_none_is_lost(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with reserved(None, "x") as first, reserved(None, "x") as second:
-        assert [str(run.folder) for run in (first, second)] == ["runs/x-1", "runs/x-2"]
-        with pytest.raises(ValueError, match="x-1 is being written by another process"), reserved(first.folder):
-            pass
-        (first.place / "mine").touch()
-        (tmp_path / "runs/x-1").mkdir()
-        (tmp_path / "runs/x-1/theirs").touch()  # by hand, while the first was at work
-    assert str(first.folder) == "runs/x-3"
-    held = sorted(str(path.relative_to(tmp_path / "runs")) for path in tmp_path.rglob("*"))
-    assert [name for name in held if name != "runs"][1:] == ["x-1", "x-1/theirs", "x-2", "x-3", "x-3/mine"]
+    for out, names in ((None, ["runs/x-1", "runs/x-2", "runs/x-3"]), (tmp_path / "a", ["a", "a-1", "a-2"])):
+        with new_run(out, "x") as first, new_run(out, "x") as second:
+            with new_run(out, "x") as third:
+                (third.place / "third").touch()
+            (second.place / "second").touch()
+            (first.place / "first").touch()
+        folders = [run.folder.absolute().relative_to(tmp_path).as_posix() for run in (third, second, first)]
+        assert folders == names
+        assert [path.name for run in (first, second, third) for path in run.folder.iterdir()] == [
+            "first", "second", "third",
+        ]  # fmt: skip
 
 
 def test_a_run_that_fails_leaves_nothing_and_its_name_is_free(tmp_path):
     for _ in range(2):
-        with pytest.raises(KeyboardInterrupt), reserved(tmp_path / "a/b/run") as run:  # noqa: PT012
+        with pytest.raises(KeyboardInterrupt), new_run(tmp_path / "a/b/run") as run:  # noqa: PT012
             (run.place / "half").touch()
             raise KeyboardInterrupt
         assert not list(tmp_path.iterdir())
@@ -56,20 +57,19 @@ def test_a_run_that_fails_leaves_nothing_and_its_name_is_free(tmp_path):
 
 def test_what_a_killed_process_left_is_cleared_by_the_next_fit_beside_it_and_what_is_held_is_kept(tmp_path):
     script = (
-        "import os, sys; from pathlib import Path; from sobgnn.app.runs.folder import reserved\n"
-        "with reserved(Path(sys.argv[1])) as run:\n"
+        "import os, sys; from pathlib import Path; from sobgnn.app.runs.folder import new_run\n"
+        "with new_run(Path(sys.argv[1])) as run:\n"
         "    (run.place / 'half').touch(); os.kill(os.getpid(), 9)"
     )
     for name in ("one", "two"):
         subprocess.run([sys.executable, "-c", script, str(tmp_path / name)], check=False)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".two.unfinished", ".two.unfinished.lock"]
-    with reserved(tmp_path / "held"):
-        with reserved(tmp_path / "one") as run:
+    assert sorted(path.name[17:] for path in tmp_path.iterdir()) == [".unfinished", ".unfinished.lock"]
+    with new_run(tmp_path / "held") as held:
+        with new_run(tmp_path / "one") as run:
             assert not list(run.place.iterdir())
             (run.place / "mine").touch()
-        assert sorted(path.name for path in tmp_path.iterdir()) == [
-            ".held.unfinished", ".held.unfinished.lock", "one",
-        ]  # fmt: skip
+        found = sorted(path.name for path in tmp_path.iterdir())
+        assert found == [held.place.name, f"{held.place.name}.lock", "one"]
 
 
 def filled(place, fitted, **_):

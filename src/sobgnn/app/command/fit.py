@@ -74,14 +74,14 @@ def fit(options: Namespace) -> int:
             "fewer."
         )
     # Here, since they take seconds: what is wrong with DATA is said before.
-    from sobgnn.app.runs.folder import fill_run, reserved
+    from sobgnn.app.runs.folder import fill_run, new_run
     from sobgnn.app.runs.run import Fitted, hide_labels
     from sobgnn.app.runs.source import picture_side
     from sobgnn.app.runs.summary import spreadsheet_notes
 
     given = hide_labels(table.codes, options.labels, options.seed)
     settings = {name: getattr(options, name) for name in ("k", "alpha", "epsilon", "device", "class_weight")}
-    with reserved(options.out, name) as run, console.training() as training:
+    with new_run(options.out, name) as run, console.training() as training:
         console.data(name, table, given)
         started = time.perf_counter()
         classifier = _estimator(options.paper, settings | {"random_state": options.seed})

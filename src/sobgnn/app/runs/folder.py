@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import itertools
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sobgnn._system.files import check_inside, flush, flush_folder, lock_file
 from sobgnn.app.runs import FILES, METRICS, MODEL, PREDICTIONS, REPORT, TABLE, check_free, check_run
@@ -30,14 +31,11 @@ _UNFINISHED = ".unfinished"
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
     """runs/<name>-<n> with the smallest unused n."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "run"
-    number = 1
-    while (under / f"{safe}-{number}").exists() or _is_held(under / f"{safe}-{number}"):
-        number += 1
-    return under / f"{safe}-{number}"
+    return next(folder for n in itertools.count(1) if not (folder := under / f"{safe}-{n}").exists())
 
 
 @dataclass
-class Reserved:
+class NewRun:
     """A run folder that is being made: its name, and the hidden folder beside it that is to be filled."""
 
     folder: Path
@@ -45,67 +43,49 @@ class Reserved:
 
 
 @contextlib.contextmanager
-def reserved(out: Path | None, name: str = "run") -> Iterator[Reserved]:
-    """Reserve a run folder, which appears as a whole if the block succeeds, and leaves nothing behind if it fails.
+def new_run(out: Path | None, name: str = "run") -> Iterator[NewRun]:
+    """Make a run folder, which appears as a whole if the block succeeds, and leaves nothing behind if it fails.
 
-    Hidden folders beside it whose process was killed are removed.
+    If its name is taken meanwhile, the run gets the next number. Hidden folders beside it whose process was killed are
+    removed.
 
     Args:
         out: The folder, which must not exist; ``None`` for the first free runs/<name>-<n>.
         name: Name of the data.
 
     Raises:
-        ValueError: The folder exists, cannot be created, or another process is making it.
+        ValueError: The folder exists or cannot be created.
     """
-    held: IO[bytes] | None = None
-    while held is None:
-        folder = out or free_folder(name)
-        check_free(folder)
-        made = [parent for parent in folder.absolute().parents if not parent.exists()]
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        held = lock_file(_lock_of(folder))
-        if held is None and out is not None:
-            raise ValueError(f"{folder} is being written by another process. Name another folder with --out.")
-    run = Reserved(folder, _hidden(folder))
-    with held:
+    folder = out or free_folder(name)
+    check_free(folder)
+    made = [parent for parent in folder.absolute().parents if not parent.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for lock in folder.parent.glob(f".*{_UNFINISHED}.lock"):
+        if (left := lock_file(lock)) is not None:
+            with left:
+                _remove(lock.with_suffix(""))
+                lock.unlink(missing_ok=True)
+    run = NewRun(folder, folder.with_name(f".{secrets.token_hex(8)}{_UNFINISHED}"))
+    lock = run.place.with_name(f"{run.place.name}.lock")
+    with lock_file(lock) or nullcontext():
         try:
-            for lock in folder.parent.glob(f".*{_UNFINISHED}.lock"):  # its own is held
-                if (left := lock_file(lock)) is not None:
-                    with left:
-                        _remove(lock.with_suffix(""))
-                        lock.unlink(missing_ok=True)
-            _remove(run.place)
             run.place.mkdir()
             yield run
             flush_folder(run.place)
-            if out is None and run.folder.exists():  # made by hand meanwhile
-                run.folder = free_folder(name)
-            run.place.rename(run.folder)
+            while run.place.exists():
+                try:
+                    run.place.rename(run.folder)
+                except OSError:
+                    if not run.folder.exists():
+                        raise
+                    run.folder = free_folder(folder.name if out else name, folder.parent)
             flush(folder.parent)
         finally:
             _remove(run.place)
-            _lock_of(folder).unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
             for parent in made:
                 with contextlib.suppress(OSError):  # it is empty unless the block succeeded
                     parent.rmdir()
-
-
-def _hidden(folder: Path) -> Path:
-    name = folder.name if len(os.fsencode(folder.name)) <= 200 else hashlib.sha256(os.fsencode(folder.name)).hexdigest()
-    return folder.with_name(f".{name}{_UNFINISHED}")
-
-
-def _lock_of(folder: Path) -> Path:
-    return folder.with_name(f"{_hidden(folder).name}.lock")
-
-
-def _is_held(folder: Path) -> bool:
-    """Whether another process makes the folder."""
-    lock = _lock_of(folder)
-    if not lock.exists():
-        return False
-    with lock_file(lock) or nullcontext() as held:
-        return held is None
 
 
 def write_into(folder: Path, fitted: Fitted, stage: Stage = nullcontext) -> Result:
@@ -115,7 +95,7 @@ def write_into(folder: Path, fitted: Fitted, stage: Stage = nullcontext) -> Resu
     a folder with a half-moved run is not mistaken for one.
     """
     if not folder.exists():
-        with reserved(folder) as run:
+        with new_run(folder) as run:
             return fill_run(run.place, fitted, stage=stage)
     made = folder / _UNFINISHED  # what a killed process has left here is written over
     _remove(made)
