@@ -113,6 +113,13 @@ def test_the_page_says_first_how_good_it_is_and_each_number_once():
     assert len(re.findall("<section ", text)) == text.split("</nav>")[0].count("<a href")
 
 
+def test_mistakes_are_listed_most_confident_first():
+    rows = section(page(), "mistakes")
+    sure = [float(shown_row(rows, number)[-1]) for number in range(1, rows.count("<tr>"))]
+    assert sure == sorted(sure, reverse=True)
+    assert sure[0] > sure[-1]
+
+
 def test_noise_is_called_guessing_and_its_map_is_gray_with_that_sentence_on_it():
     text = page(noise=True, suspects=9)
     assert 'id="suspects"' not in text
@@ -162,7 +169,8 @@ def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
 
 def test_each_picture_is_at_its_place_on_the_sheet_and_keeps_its_shape():
     colors = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255)]
-    found = sheet([Image.new("RGB", (40, 20), color) for color in colors])
+    found = sheet([*(Image.new("RGB", (40, 20), color) for color in colors), None])
+    assert found["missing"] == [5]
     whole = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["image"].split(",")[1]))), dtype=int)
     assert (found["side"], found["columns"], whole.shape) == (40, 3, (80, 120, 3))
     for number, color in enumerate(colors):
@@ -260,6 +268,23 @@ def test_a_browser_draws_the_page_in_both_themes(browser, theme, view):
     assert browser.js("document.querySelectorAll('img').length") == 0
     assert browser.js("document.documentElement.scrollWidth <= innerWidth")
     assert browser.js("document.documentElement.scrollHeight - document.querySelector('footer').offsetTop") < 150
+
+
+def test_a_phone_gets_a_short_page_whose_parts_open(browser, table):
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.call("Emulation.setDeviceMetricsOverride", **size)
+    opened(browser, page(table=table, labels=None))
+    visible = "[...document.querySelectorAll('#next tbody tr')].filter(row => row.offsetHeight).length"
+    assert browser.js(visible) == 5
+    browser.js("document.querySelector('#next .more').click()")
+    assert browser.js(visible) == 20
+    assert browser.js("[...document.querySelectorAll('.fold')].some(part => part.open)") is False
+    browser.js("document.querySelector('nav a[href=\"#graph\"]').click()")
+    assert browser.until("document.querySelector('#graph .fold').open")
+    assert browser.until(
+        "Math.abs(document.querySelector('#graph svg').viewBox.baseVal.width - 372) < 40"
+    )  # not scaled
+    assert browser.js("document.documentElement.scrollWidth") == 400
 
 
 def test_a_class_is_hidden_by_keys_without_losing_the_place(browser):

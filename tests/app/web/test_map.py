@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sobgnn.app import web
@@ -107,10 +108,14 @@ def test_points_move_from_one_layout_to_the_next_and_end_there(browser):
 
 
 def test_names_stand_beside_their_points_without_covering_one_another(browser):
-    browser.js("map.setPlace([0, 1, 2, 0, 1, 2], [5, 5, 5, 0, 9, 0]), drawn()")
+    browser.js("map.setPlace([0, 1, 2, 0, 1, 2, 0.2], [5, 5, 5, 0, 9, 0, 2]), drawn()")
     written = """(() => { const pen = map.canvas.getContext("2d"), seen = [], fill = pen.fillText.bind(pen);
       pen.fillText = (text, x, y) => { seen.push([text, x, y]); fill(text, x, y); };
-      map.names = ["first", "second"].map(text => ({ text, rows: [0, 1, 2] })), map.paint(); return seen; })()"""
-    (first, x, y), (second, other, below) = browser.js(written)
-    assert (first, second, x, other) == ("first", "second", 214, 214)
-    assert 16 <= abs(y - below) <= 48
+      map.names = [..."abcdefghi"].map(text => ({ text, rows: [0, 1, 2] }));
+      map.names.push({ text: "elsewhere", rows: [6] }), map.paint(); return seen; })()"""
+    *together, apart = browser.js(written)
+    assert [text for text, _, _ in together] == [*"abcdefg"]  # h and i had no place left
+    assert {x for _, x, _ in together} == {214}
+    heights = sorted(y for _, _, y in together)
+    assert np.diff(heights) == pytest.approx([16] * 6)
+    assert apart[0] == "elsewhere"

@@ -273,7 +273,7 @@ class PointMap {
       const places = rows.map((row) => this.screen(row)), across = places.map(([a]) => a).sort((a, b) => a - b);
       const x = Math.max(half, Math.min(width - half, across[across.length >> 1]));
       const free = (y) => y > high / 2 && y < height - high / 2
-        && taken.every(([a, b, wide]) => Math.abs(a - x) > half + wide || Math.abs(b - y) > high);
+        && taken.every(([a, b, wide]) => Math.abs(a - x) > half + wide || Math.abs(b - y) > high - 1);
       const heights = places.map(([, b]) => b).sort((a, b) => a - b);
       const up = Math.max(heights[heights.length >> 4] - 10, heights[heights.length >> 1] - 40); // above them, if they are near
       const y = [0, -1, 1, -2, 2, -3, 3].map((step) => up + step * high).find(free);
