@@ -254,12 +254,15 @@ def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, ca
         ("label bad.csv --port {port}", "Port {port} is in use. Name another with --port, or leave it out."),
         ("fit made", "To label new rows: sobgnn predict made FILE. To fit again, name the data: sobgnn fit FILE."),
         ("tune made", "To label new rows: sobgnn predict made FILE."),
+        ("fit begun", "begun holds labels, but no model yet: open its page with `sobgnn label DATA --out begun`"),
     ],
 )
 def test_what_is_wrong_beside_the_file_is_said_before_it_is_read(here, capsys, words, expected):
     (here / "bad.csv").touch()  # whoever reads it says that it is empty
     (here / "made").mkdir()
     (here / "made" / "table.json").touch()
+    (here / "begun").mkdir()
+    (here / "begun" / "labels.db").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.main(words.format(port=port).split()) == 2

@@ -12,8 +12,6 @@ _PLACES = {"shipped": "with scikit-learn", "download": "downloadable", "missing"
 
 def _list_data(_: Namespace) -> int:
     """Names of the data sets, and where each one is found."""
-    from rich.text import Text
-
     from sobgnn import datasets
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.datasets.catalogue import CATALOGUE
@@ -22,7 +20,7 @@ def _list_data(_: Namespace) -> int:
     for name in datasets.names():
         place = datasets.locate(name)
         console.said(f"{name:<18}{place.path or _PLACES[place.source]}")
-        console.out.print(Text(f"{'':<18}{CATALOGUE[name].description}", style="dim"))
+        console.notes([f"{'':<16}{CATALOGUE[name].description}"])
     return 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sobgnn._system.files import is_file_name
-from sobgnn.app.runs import TABLE, check_free
+from sobgnn.app.runs import LABELING, TABLE, check_free, check_run
 
 if TYPE_CHECKING:
     from sobgnn.app.command.terminal import Terminal
@@ -169,6 +169,8 @@ def check_fitting(options: Namespace) -> None:
     """:func:`check` for commands that fit."""
     check(options)
     data, labels, accept = Path(options.data), options.labels, options.accept
+    if (data / LABELING[0]).is_file():
+        check_run(data)
     if (data / TABLE).is_file():
         raise ValueError(
             f"{data} is a run, which does not hold its data. To label new rows: sobgnn predict {data} FILE. To fit "
@@ -200,11 +202,14 @@ def reading(options: Namespace) -> dict[str, Any]:
 
 def load(options: Namespace, console: Terminal) -> tuple[str, Table, dict[str, float]]:
     """The name, the table and the seconds it took, of a file or a data set."""
-    from sobgnn.app.runs.source import load_table
+    from sobgnn.app.runs.source import dataset_table
+    from sobgnn.tables import file_stem, read_table
 
-    started = time.perf_counter()
-    with console.working(f"Reading {options.data}") as progress:
-        name, table = load_table(
-            options.data, options.label, options.id, options.drop, progress=progress, **reading(options)
-        )
+    started, name, data = time.perf_counter(), options.data, Path(options.data)
+    with console.working(f"Reading {name}") as progress:
+        if is_file_name(name):
+            asked = (options.label, options.id, options.drop)
+            name, table = file_stem(data), read_table(data, *asked, progress=progress, **reading(options))
+        else:
+            table = dataset_table(name)
     return name, table, {"reading": time.perf_counter() - started}

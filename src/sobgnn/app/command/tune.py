@@ -102,13 +102,8 @@ def _folder(name: str, journal: str | None) -> Path:
     from sobgnn.app.runs import TABLE
     from sobgnn.app.runs.folder import free_folder
 
-    free = free_folder(name)
-    stem, count = free.name.rsplit("-", 1)
-    for number in range(1, int(count) if journal else 0):
-        before = free.with_name(f"{stem}-{number}")
-        if (before / str(journal)).exists() and not (before / TABLE).exists():
-            return before
-    return free
+    begun = sorted(Path("runs").glob(f"*/{journal}"))
+    return next((kept.parent for kept in begun if not (kept.parent / TABLE).exists()), free_folder(name))
 
 
 @contextlib.contextmanager

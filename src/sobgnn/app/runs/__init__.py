@@ -17,7 +17,7 @@ FORMATS = {
 }
 FILES = (TABLE, ARRAYS, METRICS, CHECKS, MODEL, PREDICTIONS, REPORT, *FORMATS.values())
 # Files of a labeling, which becomes a run when it is finished.
-_LABELING = ("labels.db", "labels.csv")
+LABELING = ("labels.db", "labels.csv")
 
 
 def check_free(folder: Path) -> None:
@@ -35,8 +35,8 @@ def check_run(folder: Path) -> None:
     """Raise if there is no run in a folder; what is damaged is said when it is opened."""
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
-    if not os.path.lexists(folder / TABLE) and any((folder / name).exists() for name in _LABELING):
+    if not os.path.lexists(folder / TABLE) and any((folder / name).exists() for name in LABELING):
         raise ValueError(
-            f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
-            "least two classes, and press Finish."
+            f"{folder} holds labels, but no model yet: open its page with `sobgnn label DATA --out {folder}`, label "
+            "rows of at least two classes, and press Finish."
         )

@@ -1,28 +1,17 @@
-"""From DATA, as users name it, to a table, and what a person sees of its rows."""
+"""Data sets as tables, and what a person sees of the rows of a table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-from sobgnn.tables import Table, file_stem, from_arrays, is_file_name, read_table
+from sobgnn.tables import Table, from_arrays
 from sobgnn.tables.table import graph_of
 
 # Data sets whose features are the gray values of square pictures.
 _PICTURES = ("digits", "mnist")
 # Columns of rows that are shown, and characters of each; text of the last mean length is shown before numbers.
 _COLUMNS, _LENGTH, _SENTENCE = 4, 120, 20
-
-
-def load_table(
-    data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = (), **options: Any
-) -> tuple[str, Table]:
-    """The name and the table of a file or a data set; other arguments are for files, see ``tables.read_table``."""
-    if is_file_name(data):
-        return file_stem(Path(data)), read_table(Path(data), label, identity, drop, **options)
-    return data, dataset_table(data)
 
 
 def dataset_table(name: str) -> Table:
