@@ -300,6 +300,12 @@ def test_structs_and_durations_in_parquet_are_encoded_alike_by_fit_and_predict(t
     np.testing.assert_array_equal(all_rows(tmp_path / "rows.parquet", table.encoding), table.X)
 
 
+def test_labels_and_ids_may_repeat_if_the_others_are_left_out(tmp_path):
+    path = write(tmp_path / "t.csv", "id,a,y,id,y\n1,5,u,3,v\n2,6,v,4,u\n")
+    table = read_table(path, "y", "id", ["id_2", "y_2"])
+    assert (table.classes, table.ids.tolist(), table.encoding.names) == (["u", "v"], ["1", "2"], {"a"})
+
+
 def test_a_column_that_is_there_more_often_than_the_model_knows_it_is_an_error(tmp_path):
     once = read_table(write(tmp_path / "t.csv", "a,b,y\n1,5,u\n2,7,v\n4,6,u\n")).encoding
     path = write(tmp_path / "n.csv", "a,b,c,c,a\n1,5,0,0,2\n")

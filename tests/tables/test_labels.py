@@ -113,20 +113,20 @@ def test_a_rare_class_one_letter_from_a_common_one_is_mentioned(rare, common, al
 
 
 @pytest.mark.parametrize(
-    ("values", "codes", "classes"),
+    ("values", "codes", "classes", "notes"),
     [
-        (["-1", "-1", "-1"], [-1, -1, -1], []),
-        ([2, 2, -1], [0, 0, -1], ["2"]),
-        ([1.0, None, -1.0], [1, -1, 0], ["-1", "1"]),
-        ([1, -1, 1], [1, 0, 1], ["-1", "1"]),  # two classes, as there is nothing to label
-        ([None, None], [-1, -1], []),
-        ([0, 1, -1], [0, 1, -1], [0, 1]),
-        (["-1", "cat", "cat", None], [-1, 0, 0, -1], ["cat"]),
+        (["-1", "-1", "-1"], [-1, -1, -1], [], [MINUS.format(3)]),
+        ([2, 2, -1], [0, 0, -1], ["2"], [MINUS.format(1)]),
+        ([1.0, None, -1.0], [1, -1, 0], ["-1", "1"], [CLASS.format("'-1' (1 row)")]),
+        ([1, -1, 1], [1, 0, 1], ["-1", "1"], [CLASS.format("'-1' (1 row)")]),  # there is nothing else to label
+        ([None, None], [-1, -1], [], []),
+        ([0, 1, -1], [0, 1, -1], [0, 1], [MINUS.format(1)]),
+        (["-1", "cat", "cat", None], [-1, 0, 0, -1], ["cat"], [MINUS.format(1)]),
     ],
 )
-def test_labels_that_are_only_begun(values, codes, classes):
-    found, names, _ = parse_labels(pl.Series("y", values, strict=False), "y", begun=True)
-    assert (found.tolist(), list(names)) == (codes, classes)
+def test_labels_that_are_only_begun(values, codes, classes, notes):
+    found, names, said = parse_labels(pl.Series("y", values, strict=False), "y", begun=True)
+    assert (found.tolist(), list(names), said) == (codes, classes, notes)
 
 
 def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
@@ -139,16 +139,3 @@ def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
     assert len(parse_labels(pl.Series("y", one_each), "y")[1]) == 100  # codes of classes fill their range
     repeated = [str(v) for v in range(100, 2000, 60)] * 3 + [""] * 1000
     assert len(parse_labels(pl.Series("y", repeated), "y")[1]) == 32
-
-
-@pytest.mark.parametrize(
-    ("values", "notes"),
-    [
-        (["-1", "0", "1", "-1"], ["Rows with label -1 count as unlabeled: 2. If -1 is a class, give it a name."]),
-        (["-1", "a", "a"], ["Rows with label -1 count as unlabeled: 1. If -1 is a class, give it a name."]),
-        (["-1", "1"], [CLASS.format("'-1' (1 row)")]),
-        (["a", None], []),
-    ],
-)
-def test_labels_of_a_column_to_be_filled_that_count_as_none_are_said(values, notes):
-    assert parse_labels(pl.Series("y", values), "y", begun=True)[2] == notes

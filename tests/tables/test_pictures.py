@@ -161,6 +161,16 @@ def test_a_name_that_is_not_utf_8_is_left_out_and_said(folder):
     assert next(batches(folder, table.encoding)).X.shape[0] == 15
 
 
+def test_a_folder_of_other_things_is_not_taken_for_one_of_pictures(folder):
+    (folder.parent / "elsewhere").mkdir()
+    for number in range(15):
+        (folder / "across" / f"{number}.json").touch()  # of a picture's name, or not
+        (folder.parent / "elsewhere" / f"{number}.txt").touch()
+    assert len(read_table(folder).codes) == 15
+    with pytest.raises(ValueError, match=r"holds 15 pictures, such as 'pictures/.*', among 25 other files\. Name the"):
+        read_table(folder.parent)
+
+
 def test_folders_behind_links_are_read_once(folder):
     names = find_pictures(folder)[0]
     (folder / "zoo").symlink_to(folder / "across")

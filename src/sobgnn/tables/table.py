@@ -108,9 +108,10 @@ def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[n
     with np.errstate(over="ignore"):
         out = X.astype(np.float32)
     hole = ~np.isfinite(out)
-    known = [out[~hole[:, column], column] for column in range(X.shape[1])]
+    known = (out[~hole[:, column], column] for column in range(X.shape[1]))
     fill = np.array([float(np.median(values)) if values.size else 0.0 for values in known])
-    return np.where(hole, fill.astype(np.float32), out), fill, int(hole.sum())
+    np.copyto(out, fill.astype(np.float32), where=hole)
+    return out, fill, int(hole.sum())
 
 
 def graph_of(edge_index: npt.NDArray[Any] | None, nodes: int) -> Any:
