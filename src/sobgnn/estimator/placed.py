@@ -21,7 +21,7 @@ from sobgnn.estimator.scaling import Scales, decide_scales
 from sobgnn.estimator.state import NOT_SAVED, shaped
 from sobgnn.estimator.validation import Networks, check_whole
 from sobgnn.graphs.graph import Graph
-from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, mean_distance, nearest
+from sobgnn.graphs.knn import gaussian_weights, mean_distance, nearest, neighbor_graph
 from sobgnn.graphs.neighbors.index import NeighborIndex
 from sobgnn.graphs.reweight import normalized_edges, reweight
 from sobgnn.operators.new_points import attach
@@ -64,9 +64,7 @@ class NeighborSearch:
         large = float(len(places)) * places.size >= _THREADED_PRODUCTS
         with set_threads(threads) if large else contextlib.nullcontext():
             found = nearest(held if held.is_cuda else places, k, metric=metric, method=settings["method"])
-        graph = graph_from_neighbors(
-            found.indices, found.distances, bandwidth, settings["symmetrize"], neighbor_recall=found.recall
-        )
+        graph = neighbor_graph(found, bandwidth, settings["symmetrize"])
         sigma = mean_distance(found.distances) if bandwidth == "mean" else bandwidth
         search = cls(held, k, metric, settings["method"])
         if bandwidth == "local":

@@ -16,7 +16,7 @@ from sobgnn.estimator.blend import fit_temperature, log_loss, sharpen
 from sobgnn.estimator.features import FeatureMap, Scale
 from sobgnn.estimator.labels import Labels, stratified_folds
 from sobgnn.estimator.spreading import Smoother, diffuse
-from sobgnn.graphs.knn import graph_from_neighbors, nearest
+from sobgnn.graphs.knn import knn_graph
 
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Numbers of points and labels to choose by, folds of the labels that are held out in turn, and strength of the
@@ -143,10 +143,9 @@ def heavy_tailed(X: Any) -> bool:
 
 def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt.NDArray[np.floating]:
     """Log loss [L] of the labeled points, the first rows of z, from the other folds' labels diffused over neighbors."""
-    found = nearest(z, min(k, len(z) - 1))
-    graph = graph_from_neighbors(found.indices, found.distances)
     index, codes = labels.tensors(torch.device("cpu"))
     known = torch.from_numpy(labels.known()[:-1])
+    graph = knn_graph(z, min(k, len(z) - 1))
     spread = diffuse(Smoother(graph), _STRENGTH, index, torch.where(known, codes, -1), labels.classes)
     own = labels.out_of_fold(spread.transpose(0, 1))
     return log_loss(sharpen(torch.from_numpy(own), fit_temperature(own, labels.codes)).numpy(), labels.codes)

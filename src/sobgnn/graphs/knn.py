@@ -74,7 +74,7 @@ def knn_graph(
     found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress)
     if device is None:
         device = X.device if isinstance(X, Tensor) else "cpu"
-    graph = _graph(found.indices, found.distances, bandwidth, symmetrize, found.recall)
+    graph = neighbor_graph(found, bandwidth, symmetrize)
     return graph if torch.device(device).type == "cpu" else graph.to(device)
 
 
@@ -116,24 +116,19 @@ def graph_from_neighbors(
             f"distances must be finite and at least 0, but got {distances.min()} to {distances.max()}. Search again "
             "among finite points."
         )
-    return _graph(indices, distances, bandwidth, symmetrize, neighbor_recall)
+    return neighbor_graph(Neighbors(indices, distances, neighbor_recall), bandwidth, symmetrize)
 
 
-def _graph(
-    indices: npt.NDArray[Any],
-    distances: npt.NDArray[Any],
-    bandwidth: Bandwidth,
-    symmetrize: Symmetrize,
-    recall: float | None,
-) -> Graph:
-    n, k = indices.shape
-    weight = gaussian_weights(indices, distances, bandwidth)
+def neighbor_graph(found: Neighbors, bandwidth: Bandwidth = "mean", symmetrize: Symmetrize = "union") -> Graph:
+    """The graph of the neighbors that :func:`nearest` found."""
+    n, k = found.indices.shape
+    weight = gaussian_weights(found.indices, found.distances, bandwidth)
     indptr = np.arange(0, n * k + 1, k, dtype=np.int32 if n * k < 2**31 else np.int64)
-    csr = sp.csr_array((weight.ravel(), indices.astype(indptr.dtype).ravel(), indptr), shape=(n, n))
+    csr = sp.csr_array((weight.ravel(), found.indices.astype(indptr.dtype).ravel(), indptr), shape=(n, n))
     csr.sort_indices()
     if not csr.has_canonical_format:
         raise ValueError("A point lists a neighbor twice. Neighbors must be distinct.")
-    return Graph(*csr_tensors(symmetrize_csr(csr, symmetrize)), neighbor_recall=recall)
+    return Graph(*csr_tensors(symmetrize_csr(csr, symmetrize)), neighbor_recall=found.recall)
 
 
 def gaussian_weights(
