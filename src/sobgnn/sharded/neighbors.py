@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.graphs.neighbors.exact import Groups, Heaps, scan
-from sobgnn.graphs.neighbors.points import measured
+from sobgnn.graphs.neighbors.points import squared_distances
 from sobgnn.sharded.cells import router
 from sobgnn.sharded.steps import Run
 
@@ -217,10 +217,7 @@ def first_ones(found: Array, distance: Array, k: int) -> tuple[Array, npt.NDArra
 
 def _distances(points: Tensor, queries: Tensor, found: Tensor) -> Array:
     """Distances [n, m] of queries to rows ``found`` of points, from differences."""
-    squared = measured(points, queries.contiguous(), found)
-    if squared is None:
-        squared = (points[found.long()].double() - queries.unsqueeze(1).double()).square().sum(2)
-    return np.asarray(squared.sqrt_().numpy())
+    return np.asarray(squared_distances(points, queries.contiguous(), found).sqrt_().numpy())
 
 
 def _squares(points: Tensor) -> Tensor:

@@ -211,34 +211,33 @@ class Dense:
 
     def squared(self, query: Dense, at: Tensor, to: Tensor) -> Tensor:
         """|x - y|² in float64 from differences, query rows ``at`` [b] against rows ``to`` [b, c]: [b, c]."""
-        if self.device.type == "cpu" and not self.cosine:
-            own = query.source[at] if isinstance(query.source, Tensor) else np.asarray(query.source[at.numpy()])
-            found = measured(self.source, own, to)
-            if found is not None:
-                return found.mul_(self.scale**2)
-        step = max(1, _DIFFERENCE_BYTES.get(self.device.type, 2**22) // (8 * self.terms * to.shape[1]))
-        parts = []
-        for x, y in zip(torch.split(at, step), torch.split(to, step), strict=True):
-            gap = self._read(y.flatten()).view(*y.shape, self.terms) - query._read(x).unsqueeze(1)
-            parts.append(gap.square_().sum(2))
-        return torch.cat(parts)
+        own = query.source[at] if isinstance(query.source, Tensor) else np.asarray(query.source[at.numpy()])
+        return squared_distances(self.source, own, to, unit=self.cosine).mul_(self.scale**2)
 
 
-def measured(points: Any, queries: Any, to: Tensor) -> Tensor | None:
-    """|x - y|² in float64 from differences of query rows x [M, D] and rows ``to`` [M, c]; None where not compiled.
+def squared_distances(points: Any, queries: Any, to: Tensor, *, unit: bool = False) -> Tensor:
+    """|x - y|² in float64 from differences of query rows x [M, D] and rows ``to`` [M, c] of points: [M, c].
 
-    ``points`` and ``queries`` are arrays or tensors on the CPU, contiguous and of one type, float32 or float64.
+    Compiled for arrays and tensors on the CPU that are contiguous and of one type, float32 or float64. With ``unit``,
+    rows are made to have length 1.
     """
-    arrays = [part.numpy() if isinstance(part, Tensor) else part for part in (points, queries)]
-    kind = arrays[0].dtype
-    usable = all(array.flags.c_contiguous and array.dtype == kind for array in arrays)
-    if kind not in (np.float32, np.float64) or not usable or backend() != "native":
-        return None
-    out = torch.empty(to.shape, dtype=torch.float64)
-    dtype = torch.float64 if kind == np.float64 else torch.float32
-    sizes = (len(to), points.shape[1], to.shape[1])
-    native.call("sobgnn_measure", dtype, *arrays, to.to(torch.int32), out, *sizes)
-    return out
+    if not unit and (isinstance(points, np.ndarray) or points.device.type == "cpu") and backend() == "native":
+        arrays = [part.numpy() if isinstance(part, Tensor) else part for part in (points, queries)]
+        kind = arrays[0].dtype
+        if kind in (np.float32, np.float64) and all(x.flags.c_contiguous and x.dtype == kind for x in arrays):
+            out = torch.empty(to.shape, dtype=torch.float64)
+            dtype = torch.float64 if kind == np.float64 else torch.float32
+            sizes = (len(to), points.shape[1], to.shape[1])
+            native.call("sobgnn_measure", dtype, *arrays, to.to(torch.int32), out, *sizes)
+            return out
+    step = max(1, _DIFFERENCE_BYTES.get(to.device.type, 2**22) // (8 * points.shape[1] * to.shape[1]))
+    parts = []
+    for start in range(0, max(1, len(to)), step):
+        x, names = to_float64(queries[start : start + step]), to[start : start + step].long()
+        y = to_float64(points[names.flatten() if isinstance(points, Tensor) else names.flatten().numpy()])
+        x, y = (unit_rows(x), unit_rows(y)) if unit else (x, y)
+        parts.append(y.view(*names.shape, x.shape[1]).sub_(x.unsqueeze(1)).square_().sum(2))
+    return torch.cat(parts)
 
 
 def distances(squared: npt.NDArray[np.float64], base: Any) -> npt.NDArray[np.float32]:
