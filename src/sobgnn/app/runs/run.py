@@ -110,13 +110,12 @@ class Fitted:
     @cached_property
     def predicted(self) -> npt.NDArray[np.int64]:
         """The code of each row's predicted class, [N]."""
-        return np.asarray(self.own_codes[np.searchsorted(self.classifier.classes_, self.classifier.transduction_)])
+        return np.asarray(self.own_codes[self.classifier.label_distributions_.argmax(axis=1)])
 
     @cached_property
     def confidence(self) -> npt.NDArray[np.float64]:
         """The probability of each row's predicted class, [N]."""
-        column = np.searchsorted(self.classifier.classes_, self.classifier.transduction_)
-        return np.asarray(self.classifier.label_distributions_[np.arange(len(column)), column], dtype=np.float64)
+        return np.asarray(self.classifier.label_distributions_.max(axis=1), dtype=np.float64)
 
 
 def hide_labels(codes: npt.NDArray[np.int64], labels: float | None, seed: int) -> npt.NDArray[np.int64]:
