@@ -88,6 +88,16 @@ def test_patience_ends_training_that_many_steps_after_the_last_member_s_best_one
     assert short.epochs == int(short.best_epoch.max()) + 10 < 5000
 
 
+def test_a_member_whose_patience_ended_keeps_its_weights_while_others_train_on():
+    x, task = problem(2)
+    rates, alone_task = [0.5, 0.01], Task(task.target, task.train_weight[:1], task.validation[:1])
+    both = train_members(Linear(), (x,), task, [1, 2], Schedule(300, rates, 0.0, patience=1))
+    alone = train_members(Linear(), (x,), alone_task, [1], Schedule(300, rates[:1], 0.0, patience=1))
+    assert alone.epochs < both.epochs
+    assert int(both.best_epoch[0]) == int(alone.best_epoch[0])
+    assert_same(both.parameters["weight"][:1], alone.parameters["weight"])
+
+
 def test_a_hook_ends_training_at_once():
     x, task = problem(2)
     seen: list[Progress] = []

@@ -7,7 +7,7 @@ import torch
 from sobgnn import Graph, knn_graph
 from sobgnn.paper.models import MODELS
 from sobgnn.paper.models.contract import Labels, Source
-from sobgnn.paper.models.predictors import _sized, laplace, poisson, poisson_mbo
+from sobgnn.paper.models.predictors import _sized, laplace, poisson, poisson_mbo, shifted_laplace
 
 
 def predicted(model: str, graph: Graph, y: Labels) -> Labels:
@@ -25,7 +25,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray, Graph]:
 def test_laplace_learning_is_the_harmonic_function_of_the_labels(blobs: tuple) -> None:
     _, truth, graph = blobs
     y = np.full(120, -1)
-    labeled = [3, int(graph.indices[graph.indptr[3]]), 70, 110]  # two of them neighbors
+    labeled = [3, int(graph.indices[graph.indptr[3]]), 20, 110]  # two of them neighbors
     y[labeled] = truth[labeled]
     W = graph.to_scipy().toarray().astype(np.float64)
     L = np.diag(W.sum(axis=1)) - W
@@ -33,6 +33,9 @@ def test_laplace_learning_is_the_harmonic_function_of_the_labels(blobs: tuple) -
     want = np.linalg.solve(L[~known][:, ~known], W[~known][:, known] @ np.eye(2)[y[known]])
     np.testing.assert_allclose(laplace(graph, y, 1.0)[~known], want, atol=1e-3)
     np.testing.assert_array_equal(predicted("Laplace", graph, y)[~known], want.argmax(axis=1))
+    u = np.eye(2)[truth]
+    u[~known] = want
+    np.testing.assert_allclose(shifted_laplace(graph, y, 1.0), u - u.mean(axis=0) + [0.75, 0.25], atol=1e-3)
 
 
 def test_poisson_learning_solves_the_poisson_equation_of_centred_labels(blobs: tuple) -> None:
@@ -70,6 +73,14 @@ def test_sizes_that_are_told_count_more_than_those_of_the_labels(blobs: tuple) -
     labels, told = (poisson_mbo(graph, y, 1.0, sizes).argmax(dim=1).numpy() for sizes in (None, np.array([0.5, 0.5])))
     assert abs(told.mean() - 0.5) < abs(labels.mean() - 0.5)
     assert (told == truth).mean() > (labels == truth).mean()
+
+
+def test_a_labeled_point_keeps_its_label(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.where(np.arange(120) % 4 == 0, truth, -1)
+    y[8] = 1  # among those of class 0
+    assert poisson_mbo(graph, y, 1.0)[8].argmax() == 0
+    assert predicted("PoissonMBO", graph, y)[8] == 1
 
 
 def test_poisson_mbo_is_its_steps_written_densely(blobs: tuple) -> None:
