@@ -13,7 +13,8 @@ from sobgnn.tables import Encoding, TableEncoder
 from sobgnn.tables.columns.base import from_plain, to_plain
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates, parse_dates
-from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format, find_sentinels, parse_numbers
+from sobgnn.tables.columns.number import NumberColumn, find_sentinels
+from sobgnn.tables.columns.number_format import NumberFormat, find_format, parse_numbers
 from sobgnn.tables.columns.vector import VectorColumn, as_lists
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sobgnn.tables import TableEncoder
-from sobgnn.tables.columns import category, date, number, vector
+from sobgnn.tables.columns import category, date, number, number_format, vector
 
 ROWS = 60
 TABLE = {
@@ -40,6 +40,7 @@ def parsed(monkeypatch):
 
     for module, name in PARSERS.items():
         monkeypatch.setattr(module, name, counting(getattr(module, name), "parsed"))
+    for module in (number_format, date, category, vector):
         monkeypatch.setattr(module, "text_values", counting(module.text_values, "stripped"))
     return count
 

@@ -22,7 +22,8 @@ from sobgnn.tables.columns.base import Arrays, Cells, Column, dense, from_plain,
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import distinct_names, listed
-from sobgnn.tables.columns.number import NumberColumn, find_format
+from sobgnn.tables.columns.number import NumberColumn
+from sobgnn.tables.columns.number_format import find_format
 from sobgnn.tables.columns.picture import PictureColumn
 from sobgnn.tables.columns.text import MeaningColumn, TextColumn
 from sobgnn.tables.columns.vector import VectorColumn

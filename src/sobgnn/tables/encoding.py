@@ -21,7 +21,8 @@ from sobgnn.tables.columns.base import Arrays, Cells, Column, Mask, dense, empty
 from sobgnn.tables.columns.category import CategoryColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import clean_names, label_names, shortened
-from sobgnn.tables.columns.number import NumberColumn, NumberFormat, check_numbers, parse_numbers
+from sobgnn.tables.columns.number import NumberColumn, check_numbers
+from sobgnn.tables.columns.number_format import NumberFormat, parse_numbers
 from sobgnn.tables.columns.picture import PictureColumn
 from sobgnn.tables.columns.text import MeaningColumn
 from sobgnn.tables.conversion import as_frame

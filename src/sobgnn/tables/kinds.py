@@ -15,7 +15,8 @@ from sobgnn.tables.columns.base import Choice, is_text, text_values
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates
 from sobgnn.tables.columns.names import listed, listed_counts
-from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format
+from sobgnn.tables.columns.number import NumberColumn
+from sobgnn.tables.columns.number_format import NumberFormat, find_format
 from sobgnn.tables.columns.picture import PictureColumn
 from sobgnn.tables.columns.text import MeaningColumn, TextColumn, choose_analyzer
 from sobgnn.tables.columns.vector import VectorColumn, as_lists

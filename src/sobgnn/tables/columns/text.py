@@ -21,8 +21,6 @@ _OVERSAMPLING, _POWER_ITERATIONS = 10, 2
 _FEWEST = 16  # coordinates
 # Share of meaning in the variance of texts that have words and meaning, see MeaningColumn.
 _MEANING = 0.7
-
-
 # Number of characters whose grams are counted at once, and numbers of characters that are a gram.
 _CHUNK_CHARACTERS, _LENGTHS = 4 * 2**20, (3, 4)
 
@@ -101,10 +99,12 @@ class TextColumn(Column):
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, components], centered."""
         texts, rows = distinct_cells(series)  # equal texts are counted once: short strings repeat
-        counts = (count_grams(chunk, self.analyzer, self.vocabulary) for chunk in _chunks(texts))
-        parts = [_unit(_tfidf(count, self.idf) @ self.basis) for count in counts]
-        z = np.concatenate([np.zeros((0, self.basis.shape[1]), np.float32), *parts])
-        out = _blank_rows_away(z, self.center) - self.center
+        out, start = np.empty((texts.len(), self.basis.shape[1]), np.float32), 0
+        for chunk in _chunks(texts):
+            counts = count_grams(chunk, self.analyzer, self.vocabulary)
+            z = _blank_rows_away(_unit(_tfidf(counts, self.idf) @ self.basis), self.center)
+            out[start : start + len(z)] = z - self.center
+            start += len(z)
         return out if len(rows) == len(out) else out[rows]
 
     def feature_names(self) -> list[str]:
