@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from sobgnn.app.labeling.launch import open_page
-from sobgnn.app.labeling.trainer import Predictions
+from sobgnn.app.labeling.progress import Predictions
 
 
 class Fake:

@@ -15,9 +15,8 @@ import pytest
 
 from sobgnn.app.labeling import app
 from sobgnn.app.labeling.launch import open_page
-from sobgnn.app.labeling.progress import Fit
+from sobgnn.app.labeling.progress import Fit, Predictions
 from sobgnn.app.labeling.store import Store
-from sobgnn.app.labeling.trainer import Predictions
 from tests.app.labeling.conftest import Client, wait_until
 from tests.app.labeling.fake_model import Fake, serve
 

@@ -431,7 +431,7 @@ def test_a_forged_store_is_refused_in_one_line(tmp_path, statement):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["labels.db", "labels.db-wal", "labels.db-shm"])
+@pytest.mark.parametrize("name", ["labels.db", "labels.db-wal", "labels.db-shm", "notes"])
 def test_a_link_out_of_the_folder_is_not_opened(tmp_path, name):
     outside = tmp_path / "outside"
     outside.write_bytes(b"")

@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from sobgnn._system.files import atomic_file, check_inside
+from sobgnn._system.files import atomic_file
 from sobgnn.app.labeling.app import Labeling, application
 from sobgnn.app.labeling.model import Model
 from sobgnn.app.labeling.rows import check_new_label, open_source
@@ -196,9 +196,6 @@ def open_page(
         raise ValueError(
             f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
         )
-    if folder is not None and folder.is_dir():
-        for path in folder.iterdir():
-            check_inside(path, folder)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
     models: dict[str, Any] = {"text_model": "auto", "image_model": None, **(reading or {})}

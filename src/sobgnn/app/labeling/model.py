@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.app.labeling.progress import Fit, sample
+from sobgnn.app.labeling.progress import Fit, Predictions, sample
 from sobgnn.app.labeling.rows import Source, check_unchanged
 from sobgnn.app.labeling.store import Store
-from sobgnn.app.labeling.trainer import Predictions, Trainer, begin, call
+from sobgnn.app.labeling.trainer import Trainer, begin, call
 
 # A refit starts after this many new labels, or this many seconds after the last one.
 EVERY = 5

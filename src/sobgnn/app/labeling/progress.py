@@ -1,9 +1,9 @@
-"""Progress of labeling: estimated accuracy, the random audit, and whether more labels would help."""
+"""What fits predict, and progress: estimated accuracy, the random audit, and whether more labels would help."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +14,54 @@ from sobgnn.estimator.trust import wilson_interval
 if TYPE_CHECKING:
     from sobgnn.app.labeling.labels import Label
 
+# Number of classes that are predicted for each row.
+TOP = 3
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
 # this many labels. Measured in results/labeling.md.
 CHANGED = 0.03
 FEWEST = 50
 # Number of rows whose predictions are compared from fit to fit.
 SAMPLE = 5000
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What one fit predicts for all points.
+
+    Args:
+        suggested: Rows to label next, best first.
+        codes: int32 [N, 3], the most probable classes of each row, best first; -1 before there are two classes.
+        probabilities: float32 [N, 3], their probabilities.
+        suspects: Labeled rows that may be wrong, worst first.
+        held_out: The out-of-fold prediction for labeled rows.
+        accuracy: Estimated accuracy, or ``None`` if no labels were held out.
+        interval: Its 95 % interval.
+        version: Number of the fit, from 1.
+        knows: Number of the last change that the fit has seen.
+        given: int32 [N], the labels that it has seen; -1: none.
+    """
+
+    suggested: list[int]
+    codes: npt.NDArray[np.int32]
+    probabilities: npt.NDArray[np.float32]
+    suspects: list[int] = field(default_factory=list)
+    held_out: dict[int, int] = field(default_factory=dict)
+    accuracy: float | None = None
+    interval: tuple[float, float] = (0.0, 1.0)
+    version: int = 0
+    knows: int = 0
+    given: Any = None
+
+    @classmethod
+    def none(cls, rows: int, suggested: Sequence[int] = ()) -> Predictions:
+        """No prediction."""
+        nothing = np.full((rows, TOP), -1, dtype=np.int32)
+        return cls(list(suggested), nothing, np.zeros((rows, TOP), dtype=np.float32), given=nothing[:, 0])
+
+    @property
+    def guessing(self) -> bool:
+        """Whether there are predictions."""
+        return bool((self.codes[:1] >= 0).any())
 
 
 @dataclass(frozen=True)

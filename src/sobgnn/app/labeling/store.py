@@ -385,15 +385,13 @@ class Store(Labels):
 
 
 def _check_files(folder: Path) -> None:
-    """Refuse files that SQLite would follow out of the folder: links, and journals, which may name further files."""
-    for suffix in ("", "-wal", "-shm"):
-        path = folder / f"{STORE}{suffix}"
-        if os.path.lexists(path):
-            check_inside(path, folder)
+    """Refuse links out of the folder, and what SQLite would follow: journals, which may name further files."""
+    for path in folder.iterdir():
+        check_inside(path, folder)
+        if path.name.startswith(STORE):
             check_regular(path)
-    journal = folder / f"{STORE}-journal"
-    if os.path.lexists(journal):
-        raise ValueError(f"{journal} is no file of a labeling, which keeps none. Remove it, or name another folder.")
+        if path.name == f"{STORE}-journal":
+            raise ValueError(f"{path} is no file of a labeling, which keeps none. Remove it, or name another folder.")
 
 
 def _schema(db: sqlite3.Connection) -> set[tuple[str, ...]]:

@@ -8,62 +8,22 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.app.labeling.progress import TOP, Predictions
 from sobgnn.tables import Table
 
 SUGGESTED = 40
 SUSPECTS = 50
-TOP = 3
 # With more rows than MANY, refits must keep up with the person: no search for a scale, and fewer steps.
 MANY = 20_000
 LARGE = {"scale": "range", "n_components": 64, "epochs": 60}
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What one fit predicts for all points.
-
-    Args:
-        suggested: Rows to label next, best first.
-        codes: int32 [N, 3], the most probable classes of each row, best first; -1 before there are two classes.
-        probabilities: float32 [N, 3], their probabilities.
-        suspects: Labeled rows that may be wrong, worst first.
-        held_out: The out-of-fold prediction for labeled rows.
-        accuracy: Estimated accuracy, or ``None`` if no labels were held out.
-        interval: Its 95 % interval.
-        version: Number of the fit, from 1.
-        knows: Number of the last change that the fit has seen.
-        given: int32 [N], the labels that it has seen; -1: none.
-    """
-
-    suggested: list[int]
-    codes: npt.NDArray[np.int32]
-    probabilities: npt.NDArray[np.float32]
-    suspects: list[int] = field(default_factory=list)
-    held_out: dict[int, int] = field(default_factory=dict)
-    accuracy: float | None = None
-    interval: tuple[float, float] = (0.0, 1.0)
-    version: int = 0
-    knows: int = 0
-    given: Any = None
-
-    @classmethod
-    def none(cls, rows: int, suggested: Sequence[int] = ()) -> Predictions:
-        """No prediction."""
-        nothing = np.full((rows, TOP), -1, dtype=np.int32)
-        return cls(list(suggested), nothing, np.zeros((rows, TOP), dtype=np.float32), given=nothing[:, 0])
-
-    @property
-    def guessing(self) -> bool:
-        """Whether there are predictions."""
-        return bool((self.codes[:1] >= 0).any())
 
 
 class Trainer:
