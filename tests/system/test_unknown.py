@@ -12,6 +12,7 @@ from sobgnn._system.unknown import label_values, unknown_labels
         np.array(["a", "b", np.nan, ""]),  # numpy writes "nan"
         np.array(["a", "b", "nan", ""], dtype=object),
         ["a", "b", None, float("nan")],
+        np.array([10**30, True, -1, np.float32("nan")], dtype=object),
         [3, 4, -1, -1],
         np.array([3.0, 4.0, np.nan, -1.0]),
         np.ma.array([3, 4, 5, 6], mask=[False, False, True, True]),

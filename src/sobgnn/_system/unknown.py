@@ -35,22 +35,12 @@ def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         return np.asarray(np.isnan(values) | (values == -1))
     if values.dtype.kind in "iu":
         return np.asarray(values == -1)
-    if values.dtype.kind in "US":
-        blank = np.asarray(np.isin(values, np.array(BLANK_TEXTS, dtype=values.dtype.kind)))
-        texts = {value if isinstance(value, str) else value.decode("latin-1") for value in np.unique(values).tolist()}
-        return blank | (values == np.array("-1", dtype=values.dtype.kind)) if _minus_one_is_none(texts) else blank
-    if values.dtype.kind != "O":
+    if values.dtype.kind not in "USO":
         return np.zeros(values.shape, bool)
-    blank = np.array([_is_unknown(value) for value in values.ravel()], dtype=bool).reshape(values.shape)
-    if _minus_one_is_none({value for value in values.ravel() if isinstance(value, str)}):
-        blank |= np.array([isinstance(v, str) and v == "-1" for v in values.ravel()], bool).reshape(values.shape)
-    return blank
-
-
-def _minus_one_is_none(texts: set[str]) -> bool:
-    """Whether "-1" is among texts that are not numbers."""
-    others = texts - {"-1", *BLANK_TEXTS}
-    return "-1" in texts and bool(others) and not any(_is_number(text) for text in others)
+    items = (np.char.decode(values, "latin-1") if values.dtype.kind == "S" else values).ravel().tolist()
+    others = {item for item in items if isinstance(item, str)} - {"-1", *BLANK_TEXTS}
+    blank = {*BLANK_TEXTS} if not others or any(map(_is_number, others)) else {"-1", *BLANK_TEXTS}
+    return np.array([_is_unknown(item, blank) for item in items], bool).reshape(values.shape)
 
 
 def _is_number(text: str) -> bool:
@@ -61,9 +51,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_unknown(value: Any) -> bool:
-    if value is None or type(value).__name__ == "NAType" or (isinstance(value, str) and value in BLANK_TEXTS):
-        return True
-    if isinstance(value, (float, np.floating)) and np.isnan(value):
-        return True
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) and value == -1
+def _is_unknown(item: Any, blank: set[str]) -> bool:
+    if isinstance(item, str):
+        return item in blank
+    if isinstance(item, (int, float, np.integer, np.floating)) and not isinstance(item, bool):
+        return bool(item == -1 or item != item)  # the latter of NaN
+    return item is None or type(item).__name__ == "NAType"
