@@ -159,12 +159,14 @@ class Graph:
             )
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"An adjacency matrix must be square, but got shape {matrix.shape}.")
-        # scipy does not convert float16 between its formats.
-        coo = (matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix).tocoo()
-        there = coo.data != 0
-        entries = (coo.data[there], (coo.row[there], coo.col[there]))
-        csr = sp.csr_array(entries, shape=matrix.shape)  # adds up duplicates
-        repeated = int(np.count_nonzero(there)) - csr.nnz
+        if matrix.dtype == np.float16:  # which scipy does not convert between its formats
+            matrix = matrix.astype(np.float32)
+        if matrix.format not in ("csr", "csc"):
+            matrix = matrix.tocoo()
+        csr = matrix.tocsr(copy=True)
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        repeated = int(np.count_nonzero(matrix.data)) - csr.nnz
         if repeated and not sum_duplicates:
             raise ValueError(
                 f"Each edge may be listed once per direction, but {repeated} are repeated. Pass sum_duplicates=True to "
