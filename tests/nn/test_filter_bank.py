@@ -84,7 +84,8 @@ def test_gradients_have_gradients(relu):
 
 
 @pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
-def test_the_number_of_threads_does_not_change_a_bit():
+def test_the_number_of_threads_does_not_change_a_bit(monkeypatch):
+    monkeypatch.setenv("SOBGNN_BACKEND", "native")
     weight, bias, _, x, *_ = (leaf.detach() for leaf in draw(1001, 33, torch.float32))
     keys, before, results = torch.arange(1001, dtype=torch.int32), torch.get_num_threads(), []
     start = x @ weight[0]

@@ -18,6 +18,14 @@ def layer(**options):
 
 
 @pytest.fixture
+def nothing_compiled():
+    """Compilations of other tests leave no traces here, and those of this one none there."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def x():
     return torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
 
@@ -197,15 +205,11 @@ def test_forward_mode_is_refused_rather_than_zero(options):
     ],
 )
 @pytest.mark.filterwarnings("ignore:All edge weights are 1", "ignore:.*should not be instantiated:DeprecationWarning")
-def test_a_compiled_layer_refuses_what_the_layer_refuses(options, call, message):
+def test_a_compiled_layer_refuses_what_the_layer_refuses(options, call, message, nothing_compiled):
     layer = SobolevConv(5, 4, alpha=2, **options)
-    torch._dynamo.reset()
-    try:
-        for one in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
-            with pytest.raises(ValueError, match=message):
-                one(*call(torch.ones(3, 5)))
-    finally:
-        torch._dynamo.reset()
+    for one in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        with pytest.raises(ValueError, match=message):
+            one(*call(torch.ones(3, 5)))
 
 
 @pytest.mark.parametrize("how", ["union", "mutual"])
@@ -221,7 +225,7 @@ def test_repeated_edges_are_added_up_and_those_of_weight_zero_dropped_before_the
 @pytest.mark.parametrize(("width", "out"), [(5, 4), (9, 2)])  # aggregated first, transformed first
 @pytest.mark.parametrize("options", [{}, {"combine": "concat", "self_branch": True}, {"normalize": "row"}])
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
-def test_signals_of_one_graph_are_the_layer_of_each_compiled_too(graph30, width, out, options):
+def test_signals_of_one_graph_are_the_layer_of_each_compiled_too(graph30, width, out, options, nothing_compiled):
     torch.manual_seed(0)
     conv, x = SobolevConv(width, out, alpha=2, **options), torch.randn(3, 30, width)
     edge_index, weight = graph30.edges()
@@ -231,12 +235,8 @@ def test_signals_of_one_graph_are_the_layer_of_each_compiled_too(graph30, width,
     if "normalize" not in options:
         rows = torch.tensor([7, 1])
         torch.testing.assert_close(conv(x, SobolevOperators(graph30, 2).rows(rows)), expected[:, rows])
-    torch._dynamo.reset()
-    try:
-        compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-        torch.testing.assert_close(compiled(x, edge_index, weight), expected)
-    finally:
-        torch._dynamo.reset()
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, edge_index, weight), expected)
 
 
 @pytest.mark.parametrize("width", [5, 9])

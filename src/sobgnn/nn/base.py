@@ -106,8 +106,7 @@ class Layer(MessagePassing):  # type: ignore[misc]
     register_message_and_aggregate_forward_pre_hook = register_message_and_aggregate_forward_hook = propagate
     register_edge_update_forward_pre_hook = register_edge_update_forward_hook = propagate
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
+    __setstate__ = nn.Module.__setstate__  # PyG's own looks for messages, too
 
 
 def _draw(weight: Tensor) -> None:
