@@ -77,7 +77,9 @@ def _frame_values(frame: Any) -> npt.NDArray[Any]:
     values: npt.NDArray[Any] = np.asarray(frame.to_numpy())
     if values.dtype.kind in "fiubc":
         return values
-    values = values.astype(object)  # columns of mixed or nullable types
+    if all(getattr(dtype, "kind", "O") in "fiub" for dtype in frame.dtypes):  # nullable ones of pandas
+        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+    values = values.astype(object)
     missing = np.array([[v is None or type(v).__name__ == "NAType" for v in row] for row in values])
     number = np.array([[isinstance(v, Real | Decimal | np.bool_) for v in row] for row in values])
     others = [repr(str(frame.columns[at])) for at in np.flatnonzero(~(missing | number).all(axis=0))]
