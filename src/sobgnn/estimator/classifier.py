@@ -46,7 +46,7 @@ from sobgnn.estimator.validation import (
     is_frame,
 )
 from sobgnn.graphs.convert import as_edges, as_graph
-from sobgnn.graphs.graph import Graph, Symmetrize
+from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
 
 Auto = Literal["auto"]
@@ -230,24 +230,25 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_device(self.device)
         as_it_was = dict(self.__dict__)
         try:
-            return self._fit_checked(X, y, sample_weight, graph, progress)
+            with own_precision():
+                self._fit(self._learned_features(X), y, sample_weight, graph, Report(progress))
         except BaseException:  # an interruption also restores the earlier model
             self.__dict__.clear()
             self.__dict__.update(as_it_was)
             raise
+        return self
 
-    def _fit_checked(self, X: Any, y: Any, sample_weight: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
-        X = self._learned_features(X)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, graph: Any, report: Report) -> None:
         self.classes_, codes = encode_labels(y, X.shape[0])
-        weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            self.classes_, codes = without_labels(self.classes_, codes, weight == 0)
-        class_weights(self.class_weight, self.classes_, codes[codes >= 0])
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            self.classes_, codes = without_labels(self.classes_, codes, sample_weight == 0)
+        given = codes[codes >= 0]
+        class_weights(self.class_weight, self.classes_, given)
         check_class_priors(self.class_priors, self.classes_)
         if len(self.classes_) < 2:
             # -1 is a common name for a class; here it means unlabeled.
-            hint = "Label points of another." if not (codes < 0).any() else (
+            hint = "Label points of another." if len(given) == len(codes) else (
                 "-1, None and NaN mean unlabeled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
             )  # fmt: skip
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
@@ -257,23 +258,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"`k` is {self.k}, but there are {X.shape[0]} points: each is connected to all others.", stacklevel=3
             )
-        available = torch.get_num_threads()
-        threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
-        with own_precision(), limit_threads(threads):
-            self._fit(X, codes, weight, graph, Report(progress), available)
-        return self
-
-    def _fit(
-        self,
-        X: Any,
-        codes: npt.NDArray[np.int64],
-        sample_weight: npt.NDArray[np.float64] | None,
-        graph: Graph | None,
-        report: Report,
-        threads: int,
-    ) -> None:
-        settings = self.get_params(deep=False)
-        seed = self.random_state
+        settings, seed, threads = self.get_params(deep=False), self.random_state, torch.get_num_threads()
         seed = int(seed.randint(2**31 - 1)) if isinstance(seed, np.random.RandomState) else seed
         # The seed sequence draws a seed if none is given.
         generator = np.random.default_rng(np.random.SeedSequence(seed).entropy)
@@ -283,29 +268,27 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mark, kept = fingerprint(X, graph, own, sample_weight), getattr(self, "_kept", None)
             warm = kept if kept is not None and kept.fingerprint == mark else None
             before = warm if warm is not None and warm.holds(codes, self.classes_) else None
-        if before is None:
-            known = None if warm is None else warm.placed
-            placed = make_points(settings, X, codes, graph, generator, report, threads, known)
-        else:
-            placed = replace(before.placed, points=replace(before.placed.points, report=report))
-        points, given = placed.points, codes[codes >= 0]
-        chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
-        # If labels were chosen class by class, their numbers are not informative: all classes have equal weight in
-        # training.
-        weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
-        if sample_weight is not None:
-            weight = weight * sample_weight[codes >= 0]
-        # Equal rows are not copies in a given graph: their edges differ.
-        together = copies_together(X, codes) if graph is None else None
-        labels = with_folds(
-            codes, weight, len(self.classes_), np.random.default_rng([points.seed, 1]), chosen, together
-        )
-        families = chosen_families(self.families, points, labels)
-        if before is None:
-            fit = fit_families(points, labels, families)
-        else:
-            fit = refit_families(points, labels, families, before.fit)
-        predictor, outcome, frequencies = outcome_of(self, fit, placed, labels, before)
+        with limit_threads(1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else threads):
+            if before is None:
+                known = None if warm is None else warm.placed
+                placed = make_points(settings, X, codes, graph, generator, report, threads, known)
+            else:
+                placed = replace(before.placed, points=replace(before.placed.points, report=report))
+            chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
+            # If labels were chosen class by class, their numbers are not informative: all classes have equal weight in
+            # training.
+            weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
+            weight = weight if sample_weight is None else weight * sample_weight[codes >= 0]
+            # Equal rows are not copies in a given graph: their edges differ.
+            together = copies_together(X, codes) if graph is None else None
+            folds = np.random.default_rng([placed.points.seed, 1])
+            labels = with_folds(codes, weight, len(self.classes_), folds, chosen, together)
+            families = chosen_families(self.families, placed.points, labels)
+            if before is None:
+                fit = fit_families(placed.points, labels, families)
+            else:
+                fit = refit_families(placed.points, labels, families, before.fit)
+            predictor, outcome, frequencies = outcome_of(self, fit, placed, labels, before)
         set_attributes(self, predictor, outcome)
         self._kept = None
         if self.warm_start and not report.stopped:
