@@ -41,7 +41,6 @@ from sobgnn.estimator.frequencies import Frequencies, class_frequencies, much_fe
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.trust import compare_with_chance, estimate_accuracy, find_acceptance, suspect_labels
 
-FAMILIES = ("sobolev", "diffusion", "poisson", "linear", "gaussian", "kernel", "forests")
 TARGETS = (0.9, 0.95)
 # A model knows something if it is better than the largest class by this share of the hidden rows.
 _CLEAR = 0.1

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 from sklearn.datasets import make_blobs
 
 from sobgnn import SobolevClassifier
-from sobgnn._system.files import file_digest, json_digest
+from sobgnn._system.files import file_digest, json_digest, read_json
 from sobgnn.estimator.artifact import (
     CONFIG,
     FORMAT_VERSION,
@@ -355,12 +354,15 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(saved, tmp_path, monkeypatch
 
 
 def test_the_config_of_one_model_is_not_read_with_the_weights_of_another(saved, copy, monkeypatch):
-    def late(path, load=load_file):
-        saved[1].save(copy)  # by another process, after the digests were verified
-        return load(path)
+    def late(path, read=read_json):
+        config = read(path)
+        monkeypatch.undo()
+        saved[1].save(copy)  # by another process, after the config was read
+        return config
 
-    monkeypatch.setattr("safetensors.numpy.load_file", late)
-    with pytest.raises(ArtifactError, match="was replaced while it was being read"):
+    forge(copy, full(f"{P}ratio", 1.0))
+    monkeypatch.setattr("sobgnn.estimator.artifact.read_json", late)
+    with pytest.raises(ArtifactError, match="If it was replaced while it was being read, load it again"):
         SobolevClassifier.load(copy)
 
 

@@ -122,7 +122,7 @@ def test_wide_sparse_points_are_reduced_and_never_made_dense(monkeypatch):
     for name in ("toarray", "todense"):
         monkeypatch.setattr(sp.csr_array, name, lambda self, *a, **k: pytest.fail("made dense"))
     classifier = quick(n_components=16).fit(X, given)
-    assert classifier.score(X[60:], y[60:]) > 0.95
+    assert classifier.score(X[60:], y[60:]) > 0.9
 
 
 @pytest.mark.trains

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -180,14 +181,13 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
 def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     """Read what :func:`write_folder` wrote, and verify its digests."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
     folder = Path(folder)
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is not a saved model: it has no {name}.")
         check_inside(folder / name, folder)
-    before = _identity(folder / WEIGHTS)
     try:
         config = read_json(folder / CONFIG)
     except (ValueError, OSError) as error:
@@ -202,15 +202,17 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
         )
     if config.pop("config_sha256", None) != json_digest(config):
         raise ArtifactError(f"{folder / CONFIG} was changed after it was written: its digest does not match.")
-    if not _is_whole(folder / WEIGHTS) or config.get("weights_sha256") != file_digest(folder / WEIGHTS):
-        raise ArtifactError(f"{folder / WEIGHTS} is truncated or was changed: its length or digest does not match.")
+    # Read once: another process may replace the folder meanwhile.
+    weights = (folder / WEIGHTS).read_bytes() if _is_whole(folder / WEIGHTS) else b""
+    if config.get("weights_sha256") != hashlib.sha256(weights).hexdigest():
+        raise ArtifactError(
+            f"{folder / WEIGHTS} is truncated or was changed: its length or digest does not match. If it was replaced "
+            "while it was being read, load it again."
+        )
     try:
-        arrays = load_file(folder / WEIGHTS)
-    except (SafetensorError, ValueError, KeyError, OSError) as error:
+        return config, load(weights)
+    except (SafetensorError, ValueError, KeyError) as error:
         raise ArtifactError(f"{folder / WEIGHTS} is damaged: {_one_line(error)}") from None
-    if _identity(folder / WEIGHTS) != before:
-        raise ArtifactError(f"{folder} was replaced while it was being read. Load it again.")
-    return config, arrays
 
 
 def _replaceable(folder: Path) -> bool:
@@ -233,15 +235,6 @@ def _is_whole(path: Path) -> bool:
             return True
     except (SafetensorError, ValueError, OSError):
         return False
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    """What distinguishes a file from one that was renamed to its name, and from its own changed content."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:  # between two renames
-        return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _one_line(error: BaseException) -> str:

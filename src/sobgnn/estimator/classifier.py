@@ -73,10 +73,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alpha: Number of orders, that is, Hadamard powers of the graph.
         epsilon: Weight of self-loops.
         families: ``"auto"``, or a list of it, of names among ``"sobolev"``, ``"diffusion"``, ``"poisson"``,
-            ``"linear"``, ``"gaussian"``, ``"kernel"``, ``"forests"``, ``"pagerank"``, ``"links"`` and ``"s-sobgnn"``
-            (the paper's network), and of pairs of another name and any classifier that follows scikit-learn's contract,
-            such as ``["auto", ("boosting", HistGradientBoostingClassifier())]``: it learns by the same folds, from X as
-            it is passed (or as a frame is encoded), and gets its share.
+            ``"linear"``, ``"logistic"``, ``"gaussian"``, ``"kernel"``, ``"forests"``, ``"pagerank"``, ``"links"`` and
+            ``"s-sobgnn"`` (the paper's network), and of pairs of another name and any classifier that follows
+            scikit-learn's contract, such as ``["auto", ("boosting", HistGradientBoostingClassifier())]``: it learns by
+            the same folds, from X as it is passed (or as a frame is encoded), and gets its share.
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.
@@ -91,7 +91,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             (:func:`~sobgnn.estimator.frequencies.class_frequencies`).
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
             see :class:`~sobgnn.estimator.features.FeatureMap`; a pair sets the neighbor search and the networks
-            separately. ``"auto"`` decides both, ``neighbor_scale_`` and ``scale_``.
+            separately. ``"auto"`` decides on one for both.
         n_components: Maximum number of columns for networks and the neighbor search: principal components of dense X,
             singular vectors of sparse X. ``None``: all, and sparse X is made dense.
         metric: Distance of the neighbor search, ``"euclidean"`` or ``"cosine"``.

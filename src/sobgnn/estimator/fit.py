@@ -27,10 +27,11 @@ from sobgnn.graphs.summary import assortativity
 # Prior weight of each family, if labels are held out and if none can be; and the same for tables whose columns are
 # mostly categories.
 PRIOR = {
-    "sobolev": 2.0, "diffusion": 2.0, "poisson": 2.0, "linear": 2.0, "gaussian": 1.0, "kernel": 1.0, "forests": 5.0,
+    "sobolev": 2.0, "diffusion": 2.0, "poisson": 2.0, "linear": 2.0, "logistic": 1.0, "gaussian": 3.0, "kernel": 1.0,
+    "forests": 5.0,
 }  # fmt: skip
 FEW_LABELS_PRIOR = {"sobolev": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
-TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "forests": 8.0}
+TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "gaussian": 1.0, "forests": 8.0}
 FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
 # How much the prior of families on a given graph grows, in labels, with the assortativity of its edges; the
 # assortativity from which they are trusted; and by how much their summed squared error must be less below it.

@@ -1,8 +1,7 @@
-"""The choice of scaling, for the neighbor search and for networks, by held-out labels."""
+"""The choice of scaling by held-out labels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +10,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
-from sobgnn._system.process import eigen
 from sobgnn.estimator.blend import fit_temperature, log_loss, sharpen
 from sobgnn.estimator.features import FeatureMap, Scale
 from sobgnn.estimator.labels import Labels, stratified_folds
@@ -33,8 +31,6 @@ _HEAVY = 20.0
 # means are below this share of a standard deviation, deviations differ by factors within these bounds, and row lengths
 # deviate by less than this share of their mean.
 _DIRECTIONS, _BOTH_SIGNS, _CENTERED, _ALIKE, _LENGTHS = 32, 0.98, 0.3, (1.3, 10.0), 0.5
-# Penalties of the ridge regression, in units of the kernel's mean eigenvalue.
-_PENALTIES = 10.0 ** np.arange(-3, 3)
 
 
 @dataclass(frozen=True)
@@ -57,15 +53,12 @@ def decide_scales(
     n_components: int | None,
     generator: np.random.Generator,
 ) -> Scales:
-    """The given scaling, or that whose neighbors, and whose columns, best predict the class of labeled points.
+    """The given scaling, or that whose neighbors best predict the class of labeled points, for the networks too.
 
     Large X is sampled. Neighbors are evaluated by diffusing the other folds' labels over their graph, by log loss at
-    the best temperature; columns by the leave-one-out error of kernel ridge regression with the kernel of wide ReLU
-    networks, :func:`relu_kernel_errors`. The usual scaling is ``"unit"`` if rows look like embeddings, ``"rank"`` if
-    most columns have heavy tails, and ``"range"`` otherwise. Neighbors get another one if its loss is smaller (with few
-    labels, only ``"range"`` and ``"rank"`` may replace each other). Networks get the neighbors' scaling, unless another
-    one is better and the mean of the paired differences is above twice its standard error. Wide sparse X has only one
-    way of scaling.
+    the best temperature. The usual scaling is ``"unit"`` if rows look like embeddings, ``"rank"`` if most columns have
+    heavy tails, and ``"range"`` otherwise. Another one is chosen if its loss is smaller (with few labels, only
+    ``"range"`` and ``"rank"`` may replace each other). Wide sparse X has only one way of scaling.
 
     Args:
         option: As for :class:`~sobgnn.SobolevClassifier`.
@@ -91,18 +84,17 @@ def decide_scales(
     labels = Labels(
         np.arange(len(target)), target, np.ones(len(target)), stratified_folds(target, folds, generator), classes
     )
-    by_neighbors, by_columns = [], []
-    for scale in CANDIDATES:
-        # Principal components hardly change distances and products, and take longer than all the rest.
-        most = None if n_components is not None and sample.shape[1] <= _ALL_COLUMNS else n_components
-        z = FeatureMap.fit(sample, scale=scale, n_components=most, seed=0)(sample)
-        by_neighbors.append(_diffusion_losses(z, labels, k))
-        by_columns.append(relu_kernel_errors(z[: len(target)], target, classes))
     # With few labels, scalings of rows would often be chosen by chance.
     few = len(target) < _MANY_PER_CLASS * classes
     offered = [*range(len(CANDIDATES))] if not few else [2] if usual == 2 else [0, 3]
-    neighbors = offered[_best([by_neighbors[place] for place in offered], offered.index(usual), errors=0)]
-    return Scales(CANDIDATES[neighbors], CANDIDATES[_best(by_columns, neighbors, errors=2)])
+    # Principal components hardly change distances and products, and take longer than all the rest.
+    most = None if n_components is not None and sample.shape[1] <= _ALL_COLUMNS else n_components
+    losses = {}
+    for place in offered:
+        z = FeatureMap.fit(sample, scale=CANDIDATES[place], n_components=most, seed=0)(sample)
+        losses[place] = float(_diffusion_losses(z, labels, k).mean())
+    best = CANDIDATES[min(losses, key=lambda place: (losses[place], place != usual))]
+    return Scales(best, best)
 
 
 def looks_embedded(X: Any) -> bool:
@@ -149,40 +141,3 @@ def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt
     spread = diffuse(Smoother(graph), _STRENGTH, index, torch.where(known, codes, -1), labels.classes)
     own = labels.out_of_fold(spread.transpose(0, 1))
     return log_loss(sharpen(torch.from_numpy(own), fit_temperature(own, labels.codes)).numpy(), labels.codes)
-
-
-def relu_kernel_errors(
-    z: npt.NDArray[np.float32], codes: npt.NDArray[np.int64], classes: int
-) -> npt.NDArray[np.float64]:
-    r"""Squared leave-one-out errors [L] of kernel ridge regression on the classes, at the best of some penalties.
-
-    .. math:: k(x, y) = \frac{\|x\| \|y\|}{\pi} (\sin\theta + (\pi - \theta) \cos\theta)
-
-    is the kernel of ReLU networks with one wide hidden layer (Cho and Saul, 2009), θ the angle between x and y with a
-    constant added; so this gives in closed form what such networks would learn from the columns.
-    """
-    x = z.astype(np.float64)
-    products = x @ x.T / x.shape[1] + 0.1
-    length = np.sqrt(np.diag(products))
-    cosine = (products / np.outer(length, length)).clip(-1, 1)
-    angle = np.arccos(cosine)
-    kernel = np.outer(length, length) * (np.sin(angle) + (np.pi - angle) * cosine) / np.pi
-    target = np.eye(classes)[codes]
-    target -= target.mean(axis=0)
-    values, vectors = eigen(kernel)
-    values = values.clip(min=0)
-    projected = vectors.T @ target
-    found = []
-    for penalty in _PENALTIES:
-        inverse = 1 / (values + penalty * values.mean())
-        # The residual of a point left out is its dual weight divided by its entry of the inverse's diagonal.
-        left_out = ((vectors * inverse) @ projected) / (np.square(vectors) @ inverse)[:, None]
-        found.append(np.square(left_out).sum(axis=1))
-    return min(found, key=np.mean)
-
-
-def _best(losses: Sequence[npt.NDArray[np.floating]], usual: int, errors: float) -> int:
-    """The candidate with the least loss, if it beats the usual one by more than this many standard errors."""
-    best = int(np.argmin([loss.mean() for loss in losses]))
-    gain = losses[usual] - losses[best]
-    return best if gain.mean() > errors * gain.std() / np.sqrt(len(gain)) else usual

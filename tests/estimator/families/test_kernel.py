@@ -9,11 +9,11 @@ import torch
 from sobgnn.estimator.families.kernel import (
     GaussianRegression,
     KernelRegression,
+    Scaling,
     first_metric,
     learned,
-    merged,
+    solved,
 )
-from sobgnn.estimator.families.ridge import Scaling, solved
 from tests.estimator.cases import labels_of, points_of
 
 
@@ -30,7 +30,7 @@ def case(X, y, labeled, weight=None):
 
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
     z, target, weight = two_classes(lambda z: z[:, 2], columns=12)
-    _, fitted = learned(z, target, weight, torch.arange(60), torch.ones(12).double(), 3)
+    fitted = learned(z, target, weight, torch.arange(60), torch.ones(12).double())
     share = np.square(fitted.stretch) / np.square(fitted.stretch).sum()
     assert int(share.argmax()) == 2
     assert float(share[2]) > 0.5
@@ -64,24 +64,11 @@ def test_the_metric_begins_with_the_columns_that_trees_split_by():
     np.testing.assert_allclose(first, 1)
 
 
-def test_a_row_is_judged_without_its_copies():
-    z, target, weight = two_classes(lambda z: z[:, 0], rows=30)
-    _, alone = learned(z, target, weight, torch.arange(30), torch.ones(8).double(), 3)
-    copies = (torch.cat([z, z]), torch.cat([target, target]), torch.cat([weight, weight]) / 2, torch.arange(60))
-    rows, means, weights, some = merged(*copies)
-    assert (weights == 1).all()
-    assert torch.equal(some, torch.arange(30))
-    order = torch.tensor([int((z == row).all(dim=1).nonzero()) for row in rows])
-    np.testing.assert_array_equal(means, target[order])
-    _, found = learned(rows, means, weights, some, torch.ones(8).double(), 3)
-    np.testing.assert_allclose(found.stretch, alone.stretch, rtol=1e-6)
-
-
 def test_equal_rows_of_different_classes_give_finite_numbers():
     z = torch.zeros(6, 3, dtype=torch.float64)
     target = torch.nn.functional.one_hot(torch.arange(6) % 2).double()
-    for fitted in learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), torch.ones(3).double(), 3):
-        np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
+    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), torch.ones(3).double())
+    np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
 
 
 def around(count, seed=0):
