@@ -42,11 +42,11 @@ class Smoother(SobolevOperators):
             ``order[p]``. On a CPU, scattered reads dominate the cost of a step, and there are many steps.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.order: Tensor | None = None
-        if graph.num_nodes >= _MANY_NODES and graph.device.type == "cpu":
-            order = locality_order(graph)
-            graph, self.order = graph.permute(order), torch.from_numpy(order)
+    def __init__(self, graph: Graph, order: Tensor | None = None) -> None:
+        if order is None and graph.num_nodes >= _MANY_NODES and graph.device.type == "cpu":
+            order = torch.from_numpy(locality_order(graph))
+            graph = graph.permute(order.numpy())
+        self.order = order
         super().__init__(graph, alpha=1, epsilon=0.0)
 
     def powered(self, power: int) -> Smoother:
@@ -55,17 +55,11 @@ class Smoother(SobolevOperators):
         # vanish.
         unit = torch.frexp(self.graph.weight.max()).exponent if self.graph.num_edges else torch.tensor(0)
         weight = torch.ldexp(self.graph.weight, -unit).pow(power).clamp(min=SMALLEST_WEIGHT)
-        other = object.__new__(Smoother)
-        other.order = self.order
-        SobolevOperators.__init__(other, Graph(self.graph.indptr, self.graph.indices, weight), alpha=1, epsilon=0.0)
-        return other
+        return Smoother(Graph(self.graph.indptr, self.graph.indices, weight), self.order)
 
     def to(self, device: torch.device | str) -> Smoother:
         """The same on another device, in the same order."""
-        moved = object.__new__(Smoother)
-        moved.__dict__.update(super().to(device).__dict__)
-        moved.order = None if self.order is None else self.order.to(device)
-        return moved
+        return Smoother(self.graph.to(device), None if self.order is None else self.order.to(device))
 
     def in_order(self, rows: Tensor) -> Tensor:
         """Rows [N, ...] of the nodes, in the operator's order."""

@@ -53,20 +53,6 @@ class SelfTrainedLinear(Family):
     def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Train one classifier for each fit, all at once, with one thread: the bits then depend on nothing else."""
         X = points.points
-        with limit_threads(1):
-            weight, bias = self._trained(points, labels)
-            rows = torch.from_numpy(labels.index).to(X.device)
-
-            def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
-                place = rows[torch.from_numpy(held).to(X.device)]
-                return _probabilities(X[place], weight[:, fold : fold + 1], bias[fold : fold + 1])[0]
-
-            fitted = FittedLinear(weight[:, -1].contiguous(), bias[-1].contiguous())
-            return Learned(fitted, labels.each_fold(without))
-
-    def _trained(self, points: Points, labels: Labels) -> tuple[Tensor, Tensor]:
-        """W [D, folds + 1, C] and b [folds + 1, C]."""
-        X = points.points
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
         few = len(labels.index) < _FEW_PER_CLASS * labels.classes
@@ -76,20 +62,20 @@ class SelfTrainedLinear(Family):
         index, codes = (part[some] for part in labels.tensors(X.device))
         rows = torch.cat([X[index], X[torch.from_numpy(pool).to(X.device)]])
         shares = torch.from_numpy(labels.shares()[:, some]).float().to(X.device)
-        fits = len(shares)
-        target = torch.cat([codes, codes.new_zeros(len(pool))]).repeat(fits, 1)
-        weight = torch.zeros(target.shape, dtype=X.dtype, device=X.device)
-        weight[:, : len(codes)] = shares * (len(codes) / shares.sum(dim=1, keepdim=True))
-        fitting = _Fitting(rows, fits, labels.classes)
-        fitting.train(target, weight)
-        points.report(self.name, 1, 1 + len(SHARES))
-        for number, share in enumerate(SHARES if len(pool) else ()):
-            sure, target[:, len(codes) :] = fitting.probabilities(len(codes)).max(dim=2)
-            surest = sure.argsort(dim=1, descending=True, stable=True)[:, : max(1, int(share * len(pool)))]
-            weight[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
-            fitting.train(target, weight)
-            points.report(self.name, 2 + number, 1 + len(SHARES))
-        return fitting.weight, fitting.bias
+        target = torch.cat([codes, codes.new_zeros(len(pool))]).repeat(len(shares), 1)
+        share = torch.zeros(target.shape, dtype=X.dtype, device=X.device)
+        share[:, : len(codes)] = shares * (len(codes) / shares.sum(dim=1, keepdim=True))
+        weight, bias = X.new_zeros(X.shape[1], len(shares), labels.classes), X.new_zeros(len(shares), labels.classes)
+        with limit_threads(1):
+            _train(rows, target, share, weight, bias)
+            points.report(self.name, 1, 1 + len(SHARES))
+            for number, part in enumerate(SHARES if len(pool) else ()):
+                sure, target[:, len(codes) :] = _probabilities(rows[len(codes) :], weight, bias).max(dim=2)
+                surest = sure.argsort(dim=1, descending=True, stable=True)[:, : max(1, int(part * len(pool)))]
+                share[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
+                _train(rows, target, share, weight, bias)
+                points.report(self.name, 2 + number, 1 + len(SHARES))
+            return _learned(points, labels, weight, bias)
 
 
 class PlainLinear(Family):
@@ -114,13 +100,9 @@ class PlainLinear(Family):
         """Solve one regression without each fold, and one with all labels."""
         Z = points.points[labels.tensors(points.device)[0]].double().cpu().numpy()
         weight, bias = (torch.from_numpy(part).float().to(points.device) for part in logistic_regressions(Z, labels))
-        rows = torch.from_numpy(Z).to(weight)
-
-        def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
-            return (rows[torch.from_numpy(held).to(rows.device)] @ weight[:, fold] + bias[fold]).softmax(dim=1)
-
         points.report(self.name, 1, 1)
-        return Learned(FittedLinear(weight[:, -1].contiguous(), bias[-1].contiguous()), labels.each_fold(without))
+        with limit_threads(1):
+            return _learned(points, labels, weight, bias)
 
 
 @dataclass(frozen=True)
@@ -139,51 +121,52 @@ class FittedLinear(FittedFamily):
             return torch.cat([_probabilities(X[start : start + _ROWS_PER_BLOCK], weight, bias)[0] for start in starts])
 
 
+def _learned(points: Points, labels: Labels, weight: Tensor, bias: Tensor) -> Learned:
+    """What regressions without each fold, and last with all labels, predict; W [D, folds + 1, C], b [folds + 1, C]."""
+    X, index = points.points, torch.from_numpy(labels.index)
+
+    def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
+        rows = index[torch.from_numpy(held)].to(X.device)
+        return _probabilities(X[rows], weight[:, fold : fold + 1], bias[fold : fold + 1])[0]
+
+    return Learned(FittedLinear(weight[:, -1].contiguous(), bias[-1].contiguous()), labels.each_fold(without))
+
+
 def _probabilities(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """[B, R, C] of rows [R, D], by B regressions: W [D, B, C], b [B, C]."""
     logits = (X @ weight.flatten(1)).view(len(X), *bias.shape) + bias
     return logits.softmax(dim=2).transpose(0, 1)
 
 
-class _Fitting:
-    """B logistic regressions on the same rows [R, D], each with its own targets and weights; training can continue."""
+def _train(rows: Tensor, target: Tensor, weight: Tensor, W: Tensor, b: Tensor) -> None:
+    """Change W and b of B logistic regressions by Adam with a decaying rate.
 
-    def __init__(self, rows: Tensor, count: int, classes: int) -> None:
-        self.rows = rows
-        self.weight = rows.new_zeros(rows.shape[1], count, classes)
-        self.bias = rows.new_zeros(count, classes)
-
-    def probabilities(self, start: int) -> Tensor:
-        """Probabilities of the rows from ``start``, [B, R, C]."""
-        return _probabilities(self.rows[start:], self.weight, self.bias)
-
-    @torch.no_grad()
-    def train(self, target: Tensor, weight: Tensor) -> None:
-        """Run Adam with a decaying rate on all rows that have a weight in some classifier."""
-        used = (weight > 0).any(dim=0).nonzero().flatten()
-        rows, weight = self.rows[used], weight[:, used]
-        wanted = one_hot(target[:, used], self.bias.shape[1]).to(rows).transpose(0, 1)
-        total = weight.sum(dim=1)
-        share = (weight / total.unsqueeze(1)).t().unsqueeze(2)
-        penalty = (1 / (_C * total)).view(1, -1, 1)
-        parameters = (self.weight, self.bias)
-        moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
-        for step in range(_STEPS):
-            logits = (rows @ self.weight.flatten(1)).view(len(rows), *self.bias.shape) + self.bias
-            # The gradient of the loss with respect to the logits is the softmax minus the target, times each row's
-            # share.
-            delta = logits.softmax(dim=2).sub_(wanted).mul_(share)
-            gradients = (
-                (rows.t() @ delta.flatten(1))
-                .view_as(self.weight)
-                .addcmul_(self.weight, penalty.expand_as(self.weight)),
-                delta.sum(dim=0),
-            )
-            rate = _RATE * (1 - step / _STEPS)
-            for parameter, gradient, (mean, square) in zip(parameters, gradients, moments, strict=True):
-                mean.lerp_(gradient, 0.1)
-                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                size = (square / (1 - 0.999 ** (step + 1))).sqrt_().add_(1e-8)
-                usual = size.mean(dim=-1, keepdim=True)
-                usual = usual.mean(dim=0, keepdim=True) if size.ndim == 3 else usual
-                size = torch.maximum(size, _LEAST_SIZE * usual)
-                parameter.addcdiv_(mean, size, value=-rate / (1 - 0.9 ** (step + 1)))
+    Args:
+        rows: [R, D]; those without a weight in any regression take no part.
+        target: Classes of the rows in each regression, [B, R].
+        weight: Their weights, [B, R].
+        W: [D, B, C].
+        b: [B, C].
+    """
+    used = (weight > 0).any(dim=0).nonzero().flatten()
+    rows, weight = rows[used], weight[:, used]
+    wanted = one_hot(target[:, used], b.shape[1]).to(rows).transpose(0, 1)
+    total = weight.sum(dim=1)
+    share = (weight / total.unsqueeze(1)).t().unsqueeze(2)
+    penalty = (1 / (_C * total)).view(1, -1, 1)
+    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in (W, b)]
+    for step in range(_STEPS):
+        logits = (rows @ W.flatten(1)).view(len(rows), *b.shape) + b
+        # The gradient of the loss with respect to the logits is the softmax minus the target, times each row's share.
+        delta = logits.softmax(dim=2).sub_(wanted).mul_(share)
+        of_weight = (rows.t() @ delta.flatten(1)).view_as(W).addcmul_(W, penalty.expand_as(W))
+        rate = _RATE * (1 - step / _STEPS)
+        pairs = zip((W, b), (of_weight, delta.sum(dim=0)), moments, strict=True)
+        for parameter, gradient, (mean, square) in pairs:
+            mean.lerp_(gradient, 0.1)
+            square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            size = (square / (1 - 0.999 ** (step + 1))).sqrt_().add_(1e-8)
+            usual = size.mean(dim=-1, keepdim=True)
+            usual = usual.mean(dim=0, keepdim=True) if size.ndim == 3 else usual
+            size = torch.maximum(size, _LEAST_SIZE * usual)
+            parameter.addcdiv_(mean, size, value=-rate / (1 - 0.9 ** (step + 1)))
