@@ -52,12 +52,6 @@ class Blend:
             first = first + one
         return first / first.sum(dim=-1, keepdim=True)
 
-    def at(self, places: Sequence[int], count: int) -> Blend:
-        """The blend of ``count`` families of which only those at some places have shares, these ones."""
-        shares, temperatures = np.zeros(count), np.ones(count)
-        shares[places], temperatures[places] = self.shares, self.temperatures
-        return Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
-
 
 def fit_blend(parts: Sequence[_Array], labels: Labels, counts: _Array) -> Blend:
     r"""The blend that out-of-fold labels and a prior support.
@@ -119,13 +113,6 @@ def cross_fit(
         blend, temperature = decide([part[rest] for part in parts], others)
         out[~rest] = sharpen(blend([torch.from_numpy(part[~rest]) for part in parts]), temperature).numpy()
     return out
-
-
-def blend_error(parts: Sequence[_Array], blend: Blend, labels: Labels) -> float:
-    """The summed squared error of a blend on the labels that were held out."""
-    codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
-    mixed = blend([torch.from_numpy(part) for part in parts]).numpy()
-    return float(weight @ np.square(mixed - np.eye(labels.classes)[codes]).sum(axis=1))
 
 
 def result_temperature(parts: Sequence[_Array], blend: Blend, labels: Labels) -> float:

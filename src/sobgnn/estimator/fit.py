@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.blend import PRIOR_COUNTS, Blend, blend_error, cross_fit, fit_blend, result_temperature
+from sobgnn.estimator.blend import PRIOR_COUNTS, Blend, cross_fit, fit_blend, result_temperature
 from sobgnn.estimator.families import AUTO, FAMILIES, FITTED, Family, FittedFamily, Learned
 from sobgnn.estimator.families.foreign import ForeignClassifier
 from sobgnn.estimator.frequencies import Frequencies
@@ -33,10 +33,8 @@ PRIOR = {
 FEW_LABELS_PRIOR = {"sobolev": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
 TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "gaussian": 1.0, "forests": 8.0}
 FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
-# How much the prior of families on a given graph grows, in labels, with the assortativity of its edges; the
-# assortativity from which they are trusted; and by how much their summed squared error must be less below it.
+# How much the prior of families on a given graph grows, in labels, with the assortativity of its edges.
 GIVEN_TRUST = {"pagerank": 60.0, "sobolev": 20.0}
-_TRUSTED, _GUARD = 0.2, 1.0
 # Share of the labels that may change before the blend is decided again.
 _MOST_CHANGED = 0.2
 
@@ -186,8 +184,6 @@ def blend_rule(
 ) -> Callable[[Sequence[npt.NDArray[np.float64]], Labels], tuple[Blend, float]]:
     """How out-of-fold probabilities [J, C] of all members decide a blend and its result's temperature.
 
-    Members on a given graph take part only if out-of-fold labels support them.
-
     Args:
         points: Points and graphs.
         labels: All labels.
@@ -198,23 +194,16 @@ def blend_rule(
     weights = np.array([expected_of(points, labels).get(member.name, 1.0) for member in members])
     weights *= [part.prior_factor for part in learned]
     given = np.array([member.graph == GIVEN for member in members])
-    counts, trust = PRIOR_COUNTS * weights / weights.sum(), 1.0
+    counts = PRIOR_COUNTS * weights / weights.sum()
     if given.any() and not given.all():
         without = torch.stack([part for part, on in zip(whole, given, strict=True) if not on]).mean(dim=0)
         trust = max(0.0, assortativity(points.graphs[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
         # A few labels cannot show how far to trust the edges; how often edges connect points of one class can.
-        counts = np.where(given, 1.0, PRIOR_COUNTS * weights / weights[~given].sum())
-        counts += trust * np.array(
-            [GIVEN_TRUST.get(m.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
-        )
-    some = [place for place, on in enumerate(given) if not on]
+        grown = np.array([GIVEN_TRUST.get(member.name, 0.0) for member in members])
+        counts = np.where(given, 1.0 + trust * grown, PRIOR_COUNTS * weights / weights[~given].sum())
 
     def decide(own: Sequence[npt.NDArray[np.float64]], judged: Labels) -> tuple[Blend, float]:
         blend = fit_blend(own, judged, counts)
-        if trust < _TRUSTED and judged.folds:
-            less = fit_blend([own[place] for place in some], judged, counts[some]).at(some, len(members))
-            if blend_error(own, less, judged) - blend_error(own, blend, judged) <= _GUARD:
-                blend = less
         return blend, result_temperature(own, blend, judged)
 
     return decide
