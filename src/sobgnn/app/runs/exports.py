@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from sobgnn.app.runs import FORMATS, PREDICTIONS
+from sobgnn.app.runs.run import Fitted
 from sobgnn.tables.predictions import write_spreadsheet
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from sobgnn.app.runs.run import Fitted
 
 
 def export(folder: Path, fitted: Fitted, extra: Mapping[str, Sequence[str]], formats: Sequence[str]) -> None:
@@ -27,20 +24,23 @@ def export(folder: Path, fitted: Fitted, extra: Mapping[str, Sequence[str]], for
         extra: Columns that the checks add, such as ``decision``.
         formats: Names of :data:`~sobgnn.app.runs.FORMATS`.
     """
-    import polars as pl
-
+    table, classifier = fitted.table, fitted.classifier
+    ids = {} if table.ids is None else {"id": pl.Series(list(map(str, table.ids.tolist())), dtype=pl.String)}
+    labels = {"label": classifier.transduction_.tolist(), "given": fitted.given != -1}
+    rows = pl.DataFrame({"row": np.arange(len(fitted.given)), **ids, **labels, **extra})
+    names = [str(name) for name in classifier.classes_.tolist()]
+    shares = pl.DataFrame(classifier.label_distributions_.astype(np.float64), schema=names, orient="row")
     for name in formats:
         path = folder / FORMATS[name]
         if name == "parquet":
-            _frame(fitted, extra).hstack(_probabilities(fitted, "probability_")).write_parquet(path)
+            rows.hstack(shares.rename(lambda name: f"probability_{name}")).write_parquet(path)
         elif name == "jsonl":
-            shares = _probabilities(fitted).select(pl.all().round(6)).to_struct("probabilities")
-            _frame(fitted, extra).with_columns(shares).write_ndjson(path)
+            rows.with_columns(shares.select(pl.all().round(6)).to_struct("probabilities")).write_ndjson(path)
         elif name == "label-studio":
             path.write_text(json.dumps(_tasks(fitted, extra), ensure_ascii=False), encoding="utf-8")
         else:
             with path.open("wb") as file:
-                write_spreadsheet(folder / PREDICTIONS, file, fitted.table.encoding.sheet(fitted.table.separator))
+                write_spreadsheet(folder / PREDICTIONS, file, table.encoding.sheet(table.separator))
 
 
 def label_studio_task(
@@ -72,25 +72,6 @@ def label_studio_task(
         return {"data": data, "predictions": [{"model_version": "sobgnn", "score": round(score, 6), "result": result}]}
     annotation = {"result": result, "was_cancelled": False}
     return {"data": data, "annotations": [annotation | ({} if when is None else {"created_at": when})]}
-
-
-def _frame(fitted: Fitted, extra: Mapping[str, Sequence[str]]) -> pl.DataFrame:
-    """The predictions as a table: row, id, label, given, and what the checks add."""
-    import polars as pl
-
-    classifier = fitted.classifier
-    columns: dict[str, Any] = {"row": np.arange(len(fitted.given))}
-    if fitted.table.ids is not None:
-        columns["id"] = pl.Series([str(value) for value in fitted.table.ids.tolist()], dtype=pl.String)
-    return pl.DataFrame({**columns, "label": classifier.transduction_.tolist(), "given": fitted.given != -1, **extra})
-
-
-def _probabilities(fitted: Fitted, before: str = "") -> pl.DataFrame:
-    """A column for each class, with its name after ``before``."""
-    import polars as pl
-
-    names = [f"{before}{name}" for name in fitted.classifier.classes_.tolist()]
-    return pl.DataFrame(fitted.classifier.label_distributions_.astype(np.float64), schema=names, orient="row")
 
 
 def _tasks(fitted: Fitted, extra: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
