@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sobgnn.app.runs.source import dataset_table, picture_side
+from sobgnn.app.runs.source import dataset_table, picture_side, shortened
 from sobgnn.tables import Table
 from sobgnn.tables.columns.names import label_names
 from sobgnn.tables.pictures import FORMATS, open_picture
@@ -105,27 +105,23 @@ class Source:
         """One line that represents the row in a list."""
         parts = [part["value"] for part in self.content(row) if part["kind"] == "text"]
         line = " · ".join(" ".join(value.split()) for value in parts[:6]) or self.table.row_name(row)
-        return line if len(line) <= most else line[: most - 1] + "…"
+        return shortened(line, most)
 
     def search(self, words: str) -> list[int]:
         """The rows that contain all words, in any column or in the id, ignoring case."""
         import polars as pl
 
-        wanted = words.split()[:8]
+        wanted = words.lower().split()[:8]
         if not wanted:
             return []
         columns = [pl.Series("", [self.id_of(row) for row in range(self.rows)])]
         if self.table.frame is not None:
             hidden = self.table.encoding.label
             columns += [c for c in self.table.frame.get_columns() if c.name != hidden and not c.dtype.is_nested()]
-        texts = [column.cast(pl.String, strict=False).fill_null("").str.to_lowercase() for column in columns]
-        found = pl.Series([True] * self.rows)
-        for word in wanted:
-            here = pl.Series([False] * self.rows)
-            for text in texts:
-                here = here | text.str.contains(word.lower(), literal=True)
-            found = found & here
-        return [int(row) for row in found.arg_true()]
+        texts = pl.DataFrame([column.cast(pl.String, strict=False).alias(str(i)) for i, column in enumerate(columns)])
+        line = pl.concat_str(pl.all().fill_null(""), separator="\n").str.to_lowercase()
+        found = texts.select(pl.all_horizontal(line.str.contains(word, literal=True) for word in wanted))
+        return found.to_series().arg_true().to_list()
 
     def read_picture(self, row: int) -> Shown:
         """The row's picture and its media type; no other file can be requested.
