@@ -171,7 +171,7 @@ def exact_mean(values: Collection[float]) -> float:
 
 def best_trial(scores: Mapping[int, Collection[float]]) -> int:
     """The setting with the highest mean score; ties go to the lower number."""
-    return max(scores, key=lambda trial: (exact_mean(scores[trial]), trial))
+    return max(scores, key=lambda trial: (exact_mean(scores[trial]), -trial))
 
 
 class Summary:
