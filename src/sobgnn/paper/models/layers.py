@@ -82,7 +82,7 @@ class Net(nn.Module):
             if loss is not None and self.training and dropout_key is not None:
                 losses.append(loss(layer, h, dropout_key, i))
             x = layer(h) if graphs is None else layer(h, graphs[i])
-        x = x.relu() if self.headed else x
+        x = self.dropout(x.relu(), dropout_key, _HEAD) if self.headed else x
         return (x, torch.stack(losses).sum(dim=0)) if losses else x
 
 
