@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.metrics import confusion_matrix
 
 from sobgnn.app.runs.run import USUAL, Fitted, find_threshold
 from sobgnn.estimator.fitted import shown_out_of_fold
@@ -183,7 +184,7 @@ def _held_out(fitted: Fitted) -> HeldOut:
     if not len(probability):
         return HeldOut(0, verdict.outcome)
     given = own[classifier.labelled_codes_]
-    counts = confusion(given[judged], own[probability.argmax(axis=1)], len(classes))
+    counts = confusion_matrix(given[judged], own[probability.argmax(axis=1)], labels=range(len(classes)))
     have, held = counts.sum(axis=1), classifier.folds_ >= 0
     low, high = classifier.out_of_fold_interval_
     hard = hard_labels(classifier.labelled_codes_[judged], shown_out_of_fold(classifier, weighted=False)[judged])
@@ -216,7 +217,7 @@ def _hidden(fitted: Fitted) -> Hidden | None:
         accuracy=right / len(true),
         accuracy_interval=wilson_interval(right, len(true)),
         majority_share=float(np.bincount(true).max() / len(true)),
-        confusion=confusion(true, predicted, len(fitted.table.classes)).tolist(),
+        confusion=confusion_matrix(true, predicted, labels=range(len(fitted.table.classes))).tolist(),
     )
 
 
@@ -241,12 +242,6 @@ def _large_unsaid(table: Table) -> list[str]:
     counts = np.bincount(table.codes[table.codes >= 0], minlength=len(table.classes)).tolist()
     large = {name: count for name, count in zip(table.classes, counts, strict=True) if 2 * count >= len(table.codes)}
     return [unsaid_note(name, large[name]) for name in unsaid_classes(table.classes) if name in large]
-
-
-def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int) -> npt.NDArray[np.int64]:
-    """Counts [true class, predicted class]."""
-    flat = np.bincount(true * classes + predicted, minlength=classes * classes)
-    return flat.reshape(classes, classes).astype(np.int64)
 
 
 def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
