@@ -336,9 +336,13 @@ def test_files_of_a_model_are_regular_and_not_too_large(copy, name, kind):
     else:
         with open(copy / name, "wb") as file:
             file.truncate(2**31)  # takes no room on the disk
+    tracemalloc.start()
     with pytest.raises(ArtifactError) as error:
         SobolevClassifier.load(copy)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     assert "\n" not in str(error.value)
+    assert peak < 100e6
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(saved, tmp_path, monkeypatch):

@@ -74,14 +74,6 @@ def fitted():
     return classifier.fit(X, labels).predictor_, X, generator.normal(size=(40, 4))
 
 
-def test_a_point_is_predicted_as_it_is_among_others(fitted):
-    predictor, _, new = fitted
-    together = predictor(new)
-    one_by_one = np.concatenate([predictor(new[row : row + 1]) for row in range(len(new))])
-    np.testing.assert_allclose(together, one_by_one, atol=1e-5)
-    np.testing.assert_allclose(together.sum(axis=1), 1, atol=1e-5)
-
-
 def test_the_distance_to_the_nearest_training_point_and_the_progress_are_told(fitted):
     predictor, X, new = fitted
     distance, told = np.empty(len(new), np.float32), []

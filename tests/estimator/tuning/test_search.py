@@ -98,3 +98,14 @@ def test_what_cannot_be_searched_is_refused(changed: dict[str, Any], message: st
 def test_too_few_labels_to_hold_out_are_named() -> None:
     with pytest.raises(ValueError, match="at least 3 in some class, but no class has more than 2"):
         tune(*clusters(labels=2), 1)
+
+
+def test_a_trial_that_is_behind_the_others_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sobgnn.estimator.tuning.search._STARTUP_TRIALS", 1)
+    monkeypatch.setattr("sobgnn.estimator.tuning.search._WARM_UP_EPOCHS", 0)
+    found = tune(*clusters(), 5, base=small(), space={"lr": OneOf((0.03, 1e-6))}, sampler="random")
+    slow = [trial for trial in found.trials if trial.setting["lr"] < 0.01]
+    assert slow  # else the test proves nothing
+    assert all(trial.log_loss is None for trial in slow)
+    assert found.to_json()["pruned"] == len(slow)
+    assert found.setting["lr"] == 0.03
