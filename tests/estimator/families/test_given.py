@@ -19,10 +19,9 @@ from sobgnn.estimator.families.given import (
     transition,
     unit_pattern,
 )
-from sobgnn.estimator.families.linear import PlainLinear
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.points import PointGraph
-from tests.estimator.cases import clouds, labels_of, points_of
+from tests.estimator.cases import labels_of, points_of
 
 
 def bipartite(count=160, hubs=8, seed=0):
@@ -151,13 +150,3 @@ def test_equal_rows_and_rows_of_zeros_give_finite_weights():
         assert np.isfinite(weight).all()
         assert np.isfinite(bias).all()
         np.testing.assert_allclose(weight[:, :, 0], -weight[:, :, 1])
-
-
-def test_the_plain_linear_classifier_is_scikit_learns_logistic_regression_on_the_labels():
-    points, labels, y = clouds()
-    learned = PlainLinear().fit(points, labels)
-    X, weight = points.points.numpy().astype(float), labels.shares()[-1] * 45
-    model = LogisticRegression(C=3.0, tol=1e-9, max_iter=5000).fit(X[labels.index], labels.codes, weight)
-    np.testing.assert_allclose(learned.fitted.predict(points), model.predict_proba(X), atol=1e-3)
-    assert PlainLinear.worth_it(points, labels)
-    assert not PlainLinear.worth_it(points, labels_of(y, 39))
