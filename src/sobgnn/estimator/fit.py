@@ -34,7 +34,7 @@ FEW_LABELS_PRIOR = {"sobolev": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear":
 TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "gaussian": 1.0, "forests": 8.0}
 FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
 # How much the prior of families on a given graph grows, in labels, with the assortativity of its edges.
-GIVEN_TRUST = {"pagerank": 60.0, "sobolev": 20.0}
+GIVEN_TRUST = {"pagerank": 40.0, "sobolev": 20.0}
 # Share of the labels that may change before the blend is decided again.
 _MOST_CHANGED = 0.2
 
