@@ -274,8 +274,9 @@ async function rename(event) {
   $("rename-do").disabled = true; // Enter again is no second change
   const content = await (other ? change("merge", { class: code, into: other.code }) : change("rename", { class: code, name }));
   $("rename-do").disabled = false;
-  if (content) $("rename-dialog").close();
-  else ask(alerts.change);
+  if (!content) return ask(alerts.change);
+  $("rename-dialog").close();
+  $("point").focus({ preventScroll: true }); // not left in the closed dialog, where keys are ignored
 }
 
 // ---------------------------------------------------------------------------------------------- keys and buttons
